@@ -1,0 +1,209 @@
+"""Every setting of the project as pydantic models: the one place that knows names, types, ranges and defaults.
+
+A *scale file* (`workflow/scales/<scale>.yaml`) fills `ScaleConfig`. `params.yaml` (`Params`) picks the scale and overrides
+single values of it. The JSON schemas and the documented default file are generated from here (`tap config generate`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Scale = Literal["smoke", "desk", "paper"]
+TaskName = Literal["cls", "seg", "det"]
+KeepRate = Annotated[float, Field(gt=0.0, le=1.0, description="share of input patches that reach the last block")]
+
+
+class Strict(BaseModel):
+    """Base of all settings: unknown keys are errors, values never change after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataConfig(Strict):
+    """Where the images of one task come from and how they are cut into splits."""
+
+    name: Literal["fashion_mnist", "imagenet", "microscopy", "ade20k", "coco"] = Field(description="dataset")
+    root: str = Field(description="folder of the prepared (desk, smoke) or the user's own (paper) data")
+    num_classes: int = Field(ge=2, description="classes of the task's head (background included for seg)")
+    mean: tuple[float, ...] = Field(description="per-channel mean of pixels scaled to [0, 1]")
+    std: tuple[float, ...] = Field(description="per-channel standard deviation of pixels scaled to [0, 1]")
+    calibration: int = Field(ge=0, description="training images set aside for calibration (endpoints, thresholds)")
+    limit_train: int | None = Field(None, ge=1, description="use only this many training images (smoke)")
+    limit_val: int | None = Field(None, ge=1, description="use only this many evaluation images (smoke)")
+    workers: int = Field(0, ge=0, description="data-loading processes of a job; 0 loads in the job itself")
+
+
+class ModelConfig(Strict):
+    """The backbone: a name that timm knows, or the sizes of a plain ViT (Sec. Implementation)."""
+
+    timm_name: str | None = Field(None, description="timm model, such as vit_base_patch16_224.mae; null uses the sizes below")
+    image_size: int = Field(ge=8, description="input resolution in pixels (square)")
+    patch_size: int = Field(ge=1, description="side of a patch in pixels")
+    channels: int = Field(3, ge=1, description="image channels")
+    width: int = Field(768, ge=8, description="token dimension d")
+    depth: int = Field(12, ge=1, description="number of blocks L")
+    heads: int = Field(12, ge=1, description="attention heads H")
+    mlp_ratio: float = Field(4.0, gt=0, description="hidden width of the MLP over d")
+    class_token: bool = Field(True, description="whether the pipeline has a class token (cls and seg do, det does not)")
+    drop_path: float = Field(0.0, ge=0, lt=1, description="stochastic depth rate of the last block")
+    head_channels: int = Field(256, ge=1, description="channels of the dense head")
+    read_blocks: tuple[int, ...] = Field((), description="blocks (from 1) after which a dense head reads the grid")
+
+
+class OptimizerConfig(Strict):
+    """AdamW with layer-wise learning-rate decay."""
+
+    lr: float = Field(gt=0, description="base learning rate")
+    lr_reference_batch: int | None = Field(None, ge=1, description="scale lr by batch_size / this; null takes lr as it is")
+    weight_decay: float = Field(0.05, ge=0, description="decoupled weight decay (not for biases, norms, tokens)")
+    beta1: float = Field(0.9, ge=0, lt=1)
+    beta2: float = Field(0.999, ge=0, lt=1)
+    eps: float = Field(1e-8, gt=0)
+    layer_decay: float = Field(1.0, gt=0, le=1, description="factor per block from the head down; 1 switches it off")
+    controller_lr_scale: float = Field(1.0, gt=0, description="learning-rate factor of register and readouts")
+    clip_grad: float | None = Field(None, gt=0, description="largest global gradient norm; null switches clipping off")
+
+
+class ScheduleConfig(Strict):
+    """Learning rate over steps; warm-up is linear from zero."""
+
+    kind: Literal["cosine", "poly", "step"] = Field("cosine", description="shape after the warm-up")
+    warmup: float = Field(0.0, ge=0, description="length of the warm-up in the unit of the training length")
+    final_lr: float = Field(0.0, ge=0, description="learning rate at the end, as a share of the base learning rate")
+    power: float = Field(1.0, gt=0, description="exponent of the polynomial schedule")
+    milestones: tuple[float, ...] = Field((), description="where a step schedule drops, in the unit of the training length")
+    gamma: float = Field(0.1, gt=0, le=1, description="factor of each drop")
+
+
+class AugmentConfig(Strict):
+    """Training augmentation; what a task does not use stays at its neutral default."""
+
+    crop_scale: tuple[float, float] = Field((1.0, 1.0), description="area range of the random resized crop (cls)")
+    hflip: float = Field(0.0, ge=0, le=1, description="probability of a horizontal flip")
+    rand_augment: str | None = Field(None, description="timm RandAugment string, such as rand-m9-mstd0.5-inc1")
+    mixup: float = Field(0.0, ge=0, description="Mixup alpha")
+    cutmix: float = Field(0.0, ge=0, description="CutMix alpha")
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    random_erasing: float = Field(0.0, ge=0, le=1, description="probability of random erasing")
+    scale_range: tuple[float, float] = Field((1.0, 1.0), description="resize range before the crop (seg, det)")
+    photometric: bool = Field(False, description="brightness, contrast, saturation and hue jitter (seg)")
+
+
+class TrainConfig(Strict):
+    """One training: how long, how fast, on what."""
+
+    length: float = Field(gt=0, description="length of the training, in `unit`")
+    unit: Literal["epochs", "steps"] = Field("epochs", description="unit of length, warm-up and milestones")
+    batch_size: int = Field(ge=1, description="images per optimizer step, over all processes")
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig = ScheduleConfig()
+    augment: AugmentConfig = AugmentConfig()
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 uses autocast")
+    ema: float | None = Field(None, gt=0, lt=1, description="decay of the weight average; null (default) is off")
+    checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
+    log_steps: int = Field(10, ge=1, description="steps between log lines")
+
+
+class PretrainConfig(Strict):
+    """MAE pre-training of the desk backbone, or a file with public weights at paper scale."""
+
+    weights: str | None = Field(None, description="MAE checkpoint (safetensors, or a tensor-only .pth); null pre-trains here")
+    sha256: str | None = Field(None, description="expected sha256 of that file; null accepts any and records it")
+    mask_ratio: float = Field(0.75, gt=0, lt=1, description="share of patches hidden from the encoder")
+    decoder_width: int = Field(512, ge=8)
+    decoder_depth: int = Field(8, ge=1)
+    decoder_heads: int = Field(16, ge=1)
+    train: TrainConfig | None = Field(None, description="schedule of the pre-training; required without `weights`")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PretrainConfig:
+        if self.weights is None and self.train is None:
+            raise ValueError("give either `weights` (a file) or `train` (a schedule)")
+        return self
+
+
+class ControllerConfig(Strict):
+    """The task register and its training (Alg. 1, Eqs. 4-6, Sec. Cardinality-constrained straight-through training)."""
+
+    layers: tuple[int, ...] = Field((3, 6, 9), description="pruning blocks, counted from 1")
+    tau_start: float = Field(1.0, gt=0, description="temperature at the start of training")
+    tau_end: float = Field(0.1, gt=0, description="temperature at its end (cosine in between)")
+    gumbel: bool = Field(True, description="perturb the training scores")
+    allocation_bias: float = Field(-0.693147, description="initial b: sigmoid(b) = 1/3 of the budget at the first layer")
+    recovery_bias: float = Field(0.0, description="initial v: sigmoid(v) = 0.5 of the stored offset")
+    register_std: float = Field(0.02, gt=0, description="standard deviation of the initial register")
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ControllerConfig:
+        if not self.layers or list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 1:
+            raise ValueError("layers must be increasing block numbers, counted from 1")
+        return self
+
+
+class EvalConfig(Strict):
+    """Evaluation of a checkpoint."""
+
+    batch_size: int = Field(ge=1)
+    inference: Literal["whole", "slide"] = Field("whole", description="seg: one pass over the image, or sliding windows")
+
+
+class ProfileConfig(Strict):
+    """Throughput against the dense encoder on the same kernel in the same process (Sec. Profiling protocol)."""
+
+    batch_size: int = Field(ge=1)
+    warmup: int = Field(100, ge=1, description="warm-up iterations")
+    iterations: int = Field(500, ge=1, description="measured iterations of each side, alternating")
+    dtype: Literal["fp32", "bf16"] = "bf16"
+    threads: int = Field(2, ge=1, description="CPU threads (ignored on a GPU)")
+
+
+class TaskConfig(Strict):
+    """One pipeline at one scale."""
+
+    data: DataConfig
+    model: ModelConfig
+    pretrain: PretrainConfig
+    start_from: Literal["pretrained", "dense"] = Field(
+        description="where every method starts: the pre-trained weights, or the no-pruning checkpoint of the same seed"
+    )
+    seeds: tuple[int, ...] = Field(min_length=1, description="seeds of every run of the task")
+    methods: tuple[str, ...] = Field(min_length=1, description="rows of the task's main table, by reducer name")
+    dense: TrainConfig = Field(description="training of the no-pruning checkpoint")
+    method: TrainConfig = Field(description="training of every other method: one budget for all")
+    eval: EvalConfig
+    profile: ProfileConfig
+
+
+class ScaleConfig(Strict):
+    """Everything that one scale fixes."""
+
+    scale: Scale
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes a GPU where there is one")
+    main_rate: KeepRate = 0.5
+    keep_rates: tuple[KeepRate, ...] = Field((0.3, 0.5, 0.7), description="keep rates of TAP-J")
+    controller: ControllerConfig = ControllerConfig()
+    static_split: tuple[float, ...] = Field((26.8, 33.4, 39.8), description="shared schedule of the static rule, percent")
+    tasks: dict[TaskName, TaskConfig]
+
+
+class JobSpec(Strict):
+    """All settings that one training or evaluation reads: what a workflow rule hands to `tap`, and what `run.json` keeps."""
+
+    scale: Scale
+    task: TaskName
+    method: str
+    rate: KeepRate
+    variant: str
+    seed: int
+    device: Literal["auto", "cpu", "cuda"]
+    data: DataConfig
+    model: ModelConfig
+    pretrain: PretrainConfig
+    start_from: Literal["scratch", "pretrained", "dense"]
+    controller: ControllerConfig
+    static_split: tuple[float, ...]
+    train: TrainConfig
+    eval: EvalConfig
+    profile: ProfileConfig
