@@ -1,0 +1,83 @@
+"""Files that are either complete or absent, and their hashes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from tap.errors import UserError
+
+_CHUNK = 1 << 20
+
+
+def atomic_write(path: str | Path, content: bytes | str | Callable[[Path], object]) -> Path:
+    """Puts a whole file in place, or leaves what was there: a kill at any moment never shows a part of it.
+
+    The content goes to a temporary file of the same folder, is flushed to the disk and then renamed over ``path``.
+
+    Args:
+        path: the file to make; missing folders above it are made.
+        content: the bytes, the text (stored as UTF-8), or a function that writes the temporary file whose path it gets.
+            The temporary file ends in the suffix of ``path``, for writers that go by it, and must stay that one file.
+
+    Returns:
+        ``path``.
+
+    Raises:
+        UserError: the folder cannot be made or written to, the path is a folder, or the disk is full.
+    """
+    path = Path(path)
+    temporary = path.parent / f".{path.stem}.{secrets.token_hex(4)}.tmp{path.suffix}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        if callable(content):
+            content(temporary)
+        else:
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        _sync(temporary)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync(path.parent)
+    return path
+
+
+def sha256_file(path: str | Path) -> str:
+    """Hex sha256 of a file, read in pieces.
+
+    Raises:
+        UserError: the file is missing or cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with open(path, "rb") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+    except OSError as error:
+        raise UserError(
+            f"{path}: cannot be read ({error.strerror}); check that the file is there and readable"
+        ) from error
+    return digest.hexdigest()
+
+
+def _sync(path: Path) -> None:
+    """Flushes a file or a folder's entries to the disk, so that a rename is not ahead of what it names."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unwritable(path: Path, error: OSError) -> UserError:
+    reason = error.strerror or str(error)
+    return UserError(f"{path}: cannot be written ({reason}); choose a writable folder with free space")
