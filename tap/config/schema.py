@@ -1,24 +1,63 @@
 """Every setting of the project as pydantic models: the one place that knows names, types, ranges and defaults.
 
-A *scale file* (`workflow/scales/<scale>.yaml`) fills `ScaleConfig`. `params.yaml` (`Params`) picks the scale and overrides
-single values of it. The JSON schemas and the documented default file are generated from here (`tap config generate`).
+A *scale file* (`workflow/scales/<scale>.yaml`) fills `ScaleConfig`. `params.yaml` (`Params`) picks the scale and
+overrides single values of it. The JSON schemas and the documented default file are generated from here
+(`tap config generate`).
+
+A field that may be null has null as its default, so that adding one changes no job that leaves it alone.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from tap.config.methods import DENSE, methods_of
 
 Scale = Literal["smoke", "desk", "paper"]
 TaskName = Literal["cls", "seg", "det"]
-KeepRate = Annotated[float, Field(gt=0.0, le=1.0, description="share of input patches that reach the last block")]
+
+
+def _two_decimals(rate: float) -> float:
+    if round(rate, 2) != rate:
+        raise ValueError("must have at most two decimals, since run folders are named by them")
+    return rate
+
+
+def _check_blocks(name: str, blocks: Sequence[int], depth: int | None = None) -> None:
+    if list(blocks) != sorted(set(blocks)) or any(block < 1 for block in blocks):
+        raise ValueError(f"{name} must be increasing block numbers, counted from 1")
+    if depth is not None and any(block > depth for block in blocks):
+        raise ValueError(f"{name} names block {blocks[-1]} of a model with {depth} blocks")
+
+
+def _check_distinct(name: str, values: Sequence[object]) -> None:
+    if len(set(values)) != len(values):
+        raise ValueError(f"{name} names a value twice: {', '.join(map(str, values))}")
+
+
+KeepRate = Annotated[
+    float,
+    Field(gt=0.0, le=1.0, description="share of input patches that reach the last block"),
+    AfterValidator(_two_decimals),
+]
 
 
 class Strict(BaseModel):
     """Base of all settings: unknown keys are errors, values never change after validation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_value_as_number(cls, values: Any) -> Any:
+        """YAML reads `yes` and `on` as true, which would otherwise pass for the number 1."""
+        for name, value in values.items() if isinstance(values, dict) else ():
+            if isinstance(value, bool) and name in cls.model_fields and cls.model_fields[name].annotation is not bool:
+                raise ValueError(f"{name} is {str(value).lower()}, which is no value for it")
+        return values
 
 
 class DataConfig(Strict):
@@ -34,11 +73,19 @@ class DataConfig(Strict):
     limit_val: int | None = Field(None, ge=1, description="use only this many evaluation images (smoke)")
     workers: int = Field(0, ge=0, description="data-loading processes of a job; 0 loads in the job itself")
 
+    @model_validator(mode="after")
+    def _one_value_per_channel(self) -> DataConfig:
+        if len(self.mean) != len(self.std):
+            raise ValueError(f"mean has {len(self.mean)} channels and std has {len(self.std)}; give one value each")
+        return self
+
 
 class ModelConfig(Strict):
     """The backbone: a name that timm knows, or the sizes of a plain ViT (Sec. Implementation)."""
 
-    timm_name: str | None = Field(None, description="timm model, such as vit_base_patch16_224.mae; null uses the sizes below")
+    timm_name: str | None = Field(
+        None, description="timm model, such as vit_base_patch16_224.mae; null uses the sizes below"
+    )
     image_size: int = Field(ge=8, description="input resolution in pixels (square)")
     patch_size: int = Field(ge=1, description="side of a patch in pixels")
     channels: int = Field(3, ge=1, description="image channels")
@@ -51,12 +98,23 @@ class ModelConfig(Strict):
     head_channels: int = Field(256, ge=1, description="channels of the dense head")
     read_blocks: tuple[int, ...] = Field((), description="blocks (from 1) after which a dense head reads the grid")
 
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> ModelConfig:
+        if self.image_size % self.patch_size:
+            raise ValueError(f"image_size {self.image_size} is not a multiple of patch_size {self.patch_size}")
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
+        _check_blocks("read_blocks", self.read_blocks, self.depth)
+        return self
+
 
 class OptimizerConfig(Strict):
     """AdamW with layer-wise learning-rate decay."""
 
     lr: float = Field(gt=0, description="base learning rate")
-    lr_reference_batch: int | None = Field(None, ge=1, description="scale lr by batch_size / this; null takes lr as it is")
+    lr_reference_batch: int | None = Field(
+        None, ge=1, description="scale lr by batch_size / this; null takes lr as it is"
+    )
     weight_decay: float = Field(0.05, ge=0, description="decoupled weight decay (not for biases, norms, tokens)")
     beta1: float = Field(0.9, ge=0, lt=1)
     beta2: float = Field(0.999, ge=0, lt=1)
@@ -73,7 +131,9 @@ class ScheduleConfig(Strict):
     warmup: float = Field(0.0, ge=0, description="length of the warm-up in the unit of the training length")
     final_lr: float = Field(0.0, ge=0, description="learning rate at the end, as a share of the base learning rate")
     power: float = Field(1.0, gt=0, description="exponent of the polynomial schedule")
-    milestones: tuple[float, ...] = Field((), description="where a step schedule drops, in the unit of the training length")
+    milestones: tuple[float, ...] = Field(
+        (), description="where a step schedule drops, in the unit of the training length"
+    )
     gamma: float = Field(0.1, gt=0, le=1, description="factor of each drop")
 
 
@@ -109,7 +169,9 @@ class TrainConfig(Strict):
 class PretrainConfig(Strict):
     """MAE pre-training of the desk backbone, or a file with public weights at paper scale."""
 
-    weights: str | None = Field(None, description="MAE checkpoint (safetensors, or a tensor-only .pth); null pre-trains here")
+    weights: str | None = Field(
+        None, description="MAE checkpoint (safetensors, or a tensor-only .pth); null pre-trains here"
+    )
     sha256: str | None = Field(None, description="expected sha256 of that file; null accepts any and records it")
     mask_ratio: float = Field(0.75, gt=0, lt=1, description="share of patches hidden from the encoder")
     decoder_width: int = Field(512, ge=8)
@@ -131,14 +193,17 @@ class ControllerConfig(Strict):
     tau_start: float = Field(1.0, gt=0, description="temperature at the start of training")
     tau_end: float = Field(0.1, gt=0, description="temperature at its end (cosine in between)")
     gumbel: bool = Field(True, description="perturb the training scores")
-    allocation_bias: float = Field(-0.693147, description="initial b: sigmoid(b) = 1/3 of the budget at the first layer")
+    allocation_bias: float = Field(
+        -0.693147, description="initial b: sigmoid(b) = 1/3 of the budget at the first layer"
+    )
     recovery_bias: float = Field(0.0, description="initial v: sigmoid(v) = 0.5 of the stored offset")
     register_std: float = Field(0.02, gt=0, description="standard deviation of the initial register")
 
     @model_validator(mode="after")
     def _ordered(self) -> ControllerConfig:
-        if not self.layers or list(self.layers) != sorted(set(self.layers)) or self.layers[0] < 1:
-            raise ValueError("layers must be increasing block numbers, counted from 1")
+        if not self.layers:
+            raise ValueError("layers must name at least one block")
+        _check_blocks("layers", self.layers)
         return self
 
 
@@ -146,7 +211,9 @@ class EvalConfig(Strict):
     """Evaluation of a checkpoint."""
 
     batch_size: int = Field(ge=1)
-    inference: Literal["whole", "slide"] = Field("whole", description="seg: one pass over the image, or sliding windows")
+    inference: Literal["whole", "slide"] = Field(
+        "whole", description="seg: one pass over the image, or sliding windows"
+    )
 
 
 class ProfileConfig(Strict):
@@ -175,21 +242,58 @@ class TaskConfig(Strict):
     eval: EvalConfig
     profile: ProfileConfig
 
+    @model_validator(mode="after")
+    def _consistent(self) -> TaskConfig:
+        if len(self.data.mean) != self.model.channels:
+            raise ValueError(f"data.mean has {len(self.data.mean)} values for model.channels {self.model.channels}")
+        if DENSE not in self.methods:
+            raise ValueError(f"methods must include '{DENSE}' (no pruning), which every row is compared with")
+        _check_distinct("methods", self.methods)
+        _check_distinct("seeds", self.seeds)
+        return self
+
 
 class ScaleConfig(Strict):
     """Everything that one scale fixes."""
 
-    scale: Scale
+    scale: Scale = Field(description="name of the scale, the file's own")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes a GPU where there is one")
-    main_rate: KeepRate = 0.5
+    processes: int = Field(1, ge=1, description="processes (GPUs) of one training; torchrun starts more than one")
+    main_rate: KeepRate = Field(0.5, description="keep rate of every method in the main tables")
     keep_rates: tuple[KeepRate, ...] = Field((0.3, 0.5, 0.7), description="keep rates of TAP-J")
     controller: ControllerConfig = ControllerConfig()
-    static_split: tuple[float, ...] = Field((26.8, 33.4, 39.8), description="shared schedule of the static rule, percent")
-    tasks: dict[TaskName, TaskConfig]
+    static_split: tuple[float, ...] = Field(
+        (26.8, 33.4, 39.8), description="shared schedule of the static rule: percent of the budget per pruning block"
+    )
+    tasks: dict[TaskName, TaskConfig] = Field(min_length=1, description="the pipelines of this scale")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ScaleConfig:
+        layers = self.controller.layers
+        if len(self.static_split) != len(layers) or abs(sum(self.static_split) - 100) > 1e-6:
+            raise ValueError(f"static_split must hold {len(layers)} percentages that sum to 100, one per pruning block")
+        _check_distinct("keep_rates", self.keep_rates)
+        for name, task in self.tasks.items():
+            _check_blocks(f"tasks.{name}: controller.layers", layers, task.model.depth)
+            unknown = [method for method in task.methods if method not in methods_of(name)]
+            if unknown:
+                known = ", ".join(methods_of(name))
+                raise ValueError(f"tasks.{name}.methods: '{unknown[0]}' is not a method of this task; known: {known}")
+        return self
+
+
+class Params(Strict):
+    """What a person edits: `params.yaml`."""
+
+    scale: Scale = Field("desk", description="which file of workflow/scales/ is used")
+    tasks: tuple[TaskName, ...] | None = Field(None, description="tasks to make; null makes all that the scale has")
+    overrides: dict[Scale, dict[str, Any]] = Field(
+        {}, description="values that replace those of workflow/scales/<scale>.yaml, by dotted name, per scale"
+    )
 
 
 class JobSpec(Strict):
-    """All settings that one training or evaluation reads: what a workflow rule hands to `tap`, and what `run.json` keeps."""
+    """All settings of one training or evaluation: what a workflow rule hands to `tap`, and what `run.json` keeps."""
 
     scale: Scale
     task: TaskName

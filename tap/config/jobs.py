@@ -1,0 +1,161 @@
+"""From the settings of a scale to its runs, and from a run to the settings that its job reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from tap.config.messages import explain
+from tap.config.methods import DENSE, PRETRAINING, TAP, methods_of
+from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
+from tap.errors import UserError
+from tap.runs import Run
+
+Job = Literal["train", "evaluate"]
+
+# How a job is run, not what it computes: a change of these must repeat nothing, so no rule's parameters hold them.
+_RUNNING = ("device", "data.workers", "train.checkpoint_seconds", "train.log_steps")
+# What a job does not read. An evaluation depends on the training's settings through the checkpoint alone.
+_UNREAD: dict[Job, tuple[str, ...]] = {
+    "train": ("eval", "profile"),
+    "evaluate": ("train", "pretrain", "start_from"),
+}
+_UNREAD_WITHOUT_PRUNING = ("controller", "static_split")
+
+
+def pretraining_run(cfg: ScaleConfig, task: str) -> Run:
+    """The run that makes the task's pre-trained backbone: one for all seeds, as public weights are."""
+    return Run(cfg.scale, task, PRETRAINING)
+
+
+def dense_run(cfg: ScaleConfig, task: str, seed: int) -> Run:
+    """The no-pruning run of a seed."""
+    return Run(cfg.scale, task, DENSE, seed=seed)
+
+
+def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
+    """The runs behind a task's main table and the keep-rate table: each method at the main rate, TAP-J at every rate.
+
+    Raises:
+        UserError: the scale does not have the task.
+    """
+    settings = _task(cfg, task)
+    runs = []
+    for method in settings.methods:
+        rates = {DENSE: [1.0], TAP: sorted({cfg.main_rate, *cfg.keep_rates})}.get(method, [cfg.main_rate])
+        runs += [Run(cfg.scale, task, method, rate, seed=seed) for rate in rates for seed in settings.seeds]
+    return runs
+
+
+def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
+    """Every setting of one run.
+
+    Raises:
+        UserError: the run's scale, task or method is not one that the settings know.
+    """
+    if run.scale != cfg.scale:
+        raise UserError(f"run: {run.id} belongs to scale '{run.scale}', the settings are those of '{cfg.scale}'")
+    settings = _task(cfg, run.task)
+    if run.method == PRETRAINING:
+        if settings.pretrain.train is None:
+            raise UserError(
+                f"tasks.{run.task}.pretrain: weights are given ({settings.pretrain.weights}), so there is no "
+                "pre-training to run; give `train` instead to pre-train here"
+            )
+        train, start_from = settings.pretrain.train, "scratch"
+    elif run.method == DENSE:
+        train, start_from = settings.dense, "pretrained"
+    elif run.method in methods_of(run.task):
+        train, start_from = settings.method, settings.start_from
+    else:
+        known = ", ".join((PRETRAINING, *methods_of(run.task)))
+        raise UserError(f"method: '{run.method}' is not a method of {run.task}; known: {known}")
+    if run.method in (PRETRAINING, DENSE) and run.rate != 1.0:
+        raise UserError(f"keep rate: '{run.method}' removes nothing, so its rate is 1, not {run.rate}")
+    return JobSpec(
+        scale=cfg.scale,
+        task=run.task,  # type: ignore[arg-type]  Run has checked it
+        method=run.method,
+        rate=run.rate,
+        variant=run.variant,
+        seed=run.seed,
+        device=cfg.device,
+        data=settings.data,
+        model=settings.model,
+        pretrain=settings.pretrain,
+        start_from=start_from,  # type: ignore[arg-type]
+        controller=cfg.controller,
+        static_split=cfg.static_split,
+        train=train,
+        eval=settings.eval,
+        profile=settings.profile,
+    )
+
+
+def job_json(spec: JobSpec, job: Job) -> str:
+    """The settings that decide the job's result, as one line of JSON: the parameter by which a rule knows of an edit.
+
+    Left out are the settings that only say how to run it, those that this job does not read, and nulls (which are
+    always the default, so that a new optional setting repeats no job). `parse_job` puts them back.
+    """
+    tree = spec.model_dump(mode="json", exclude_none=True)
+    for path in _left_out(spec.method, job):
+        _drop(tree, path.split("."))
+    return json.dumps(tree, sort_keys=True, separators=(",", ":"))
+
+
+def parse_job(text: str, job: Job, cfg: ScaleConfig, run: Run) -> JobSpec:
+    """Reads what `job_json` wrote, with the settings that it leaves out taken from `cfg`.
+
+    Raises:
+        UserError: no JSON, a wrong key, type or value, or the settings of another run.
+    """
+    try:
+        tree = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"--spec: is not JSON ({error}); leave it out to use the settings of params.yaml") from error
+    if not isinstance(tree, dict):
+        raise UserError(f"--spec: must be a JSON object with the settings of a job, got a {type(tree).__name__}")
+    full = job_spec(cfg, run).model_dump(mode="json")
+    for path in _left_out(run.method, job):
+        _fill(tree, full, path.split("."))
+    try:
+        spec = JobSpec.model_validate(tree)
+    except ValidationError as error:
+        raise UserError(explain(error, JobSpec, lambda path: ("--spec", path))) from error
+    if run_of(spec) != run:
+        raise UserError(f"--spec: holds the settings of {run_of(spec).id}, not of {run.id}")
+    return spec
+
+
+def run_of(spec: JobSpec) -> Run:
+    """The run that the settings belong to."""
+    return Run(spec.scale, spec.task, spec.method, spec.rate, spec.variant, spec.seed)
+
+
+def _left_out(method: str, job: Job) -> tuple[str, ...]:
+    without_pruning = _UNREAD_WITHOUT_PRUNING if method in (PRETRAINING, DENSE) else ()
+    return (*_UNREAD[job], *without_pruning, *_RUNNING)
+
+
+def _task(cfg: ScaleConfig, task: str) -> TaskConfig:
+    if task not in cfg.tasks:
+        raise UserError(f"task: '{task}' is not among the tasks of scale '{cfg.scale}': {', '.join(cfg.tasks)}")
+    return cfg.tasks[task]  # type: ignore[index]
+
+
+def _drop(tree: dict[str, Any], path: list[str]) -> None:
+    for part in path[:-1]:
+        tree = tree.get(part, {})
+    tree.pop(path[-1], None)
+
+
+def _fill(tree: dict[str, Any], full: dict[str, Any], path: list[str]) -> None:
+    """Copies the value at `path` from `full` where `tree` has none."""
+    for part in path[:-1]:
+        if not isinstance(tree.setdefault(part, {}), dict):
+            return
+        tree, full = tree[part], full[part]
+    tree.setdefault(path[-1], full[path[-1]])

@@ -1,0 +1,40 @@
+"""Names of the methods, in the order of the paper's tables, with the tasks whose table has a row of each.
+
+Kept apart from `tap.reducers`, which implements them, so that a configuration is checked without importing torch.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+PRETRAINING: Final = "mae"
+"""The run that makes a task's pre-trained backbone. A run like the others, but no row of a table."""
+
+DENSE: Final = "dense"
+"""No pruning: the reference of every comparison, and where the methods start at desk scale."""
+
+TAP: Final = "tap"
+"""The paper's method, which alone is measured at several keep rates."""
+
+METHODS: Final[dict[str, tuple[str, ...]]] = {
+    DENSE: ("cls", "seg", "det"),
+    "random": ("cls", "seg", "det"),
+    "attn_topk": ("cls", "seg", "det"),
+    "evit": ("cls",),
+    "dynamicvit": ("cls",),
+    "evovit": ("cls",),
+    "ats": ("cls",),
+    "tome": ("cls", "seg"),
+    "diffrate": ("cls", "seg"),
+    "algm": ("seg",),
+    "dtop": ("seg",),
+    "svit": ("det",),
+    "cropr": ("cls", "seg", "det"),
+    "static": ("cls", "seg", "det"),
+    TAP: ("cls", "seg", "det"),
+}
+
+
+def methods_of(task: str) -> tuple[str, ...]:
+    """Names of the methods that `task`'s table has a row of."""
+    return tuple(name for name, tasks in METHODS.items() if task in tasks)
