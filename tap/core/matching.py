@@ -14,10 +14,12 @@ from tap.core.noise import stateless_uniform
 
 EPSILON = 1e-6
 """Floor of a key's norm in Eq. 2."""
+TIE = 1e-6
+"""Cosines that differ by less are equal: matrix kernels round copies of one key differently at the edge of a tile."""
 
 
 def cosine_stand_ins(removed: Tensor, kept: Tensor, kept_valid: Tensor | None = None) -> Tensor:
-    """pi(i): the retained patch with the largest cosine similarity (Eq. 2, Eq. S9), compared in float32.
+    """pi(i): the retained patch with the largest cosine similarity (Eq. 2, Eq. S9), compared in float32 up to `TIE`.
 
     Keys give the paper's rule, token features its control "token cosine".
 
@@ -33,7 +35,8 @@ def cosine_stand_ins(removed: Tensor, kept: Tensor, kept_valid: Tensor | None = 
         similarity = torch.bmm(_unit(removed), _unit(kept).transpose(1, 2))
     if kept_valid is not None:
         similarity = similarity.masked_fill(~kept_valid.unsqueeze(1), float("-inf"))
-    return similarity.argmax(dim=2)
+    tied = similarity >= similarity.amax(dim=2, keepdim=True) - TIE
+    return tied.to(torch.uint8).argmax(dim=2)
 
 
 def spatial_stand_ins(

@@ -91,12 +91,13 @@ def _threshold(scaled: Tensor, target: Tensor, valid: Tensor) -> Tensor:
     low = scaled.masked_fill(~valid, infinity).amin(dim=1) - BRACKET
     high = scaled.masked_fill(~valid, -infinity).amax(dim=1) + BRACKET
     present = scaled.masked_fill(~valid, infinity)
-    # Removed mass against Q, term by term: in float32 the kept mass of thousands of patches would swallow a small Q.
-    share = (target / valid.sum(dim=1)).unsqueeze(1) * valid
     for _ in range(BISECTION_STEPS):
         middle = 0.5 * (low + high)
-        excess = (torch.sigmoid(middle.unsqueeze(1) - present) - share).sum(dim=1)
-        too_high = excess > 0
+        below = middle.unsqueeze(1) - present
+        # Removed mass = patches below theta, less what each of them keeps, plus what those above lose. Only these small
+        # terms are sigmoids: next to 1 float32 could not tell theta from any other point of a wide gap between scores.
+        crossing = torch.copysign(torch.sigmoid(-below.abs()), below).sum(dim=1)
+        too_high = (below >= 0).sum(dim=1) - target > crossing
         low = torch.where(too_high, low, middle)
         high = torch.where(too_high, middle, high)
     return 0.5 * (low + high)
