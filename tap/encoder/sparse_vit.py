@@ -1,0 +1,165 @@
+"""A timm Vision Transformer that runs on fewer and fewer patches (Alg. S1).
+
+The encoder knows how to embed, how to run blocks on packed rows and how to read grids. What is removed, and where, is
+the reducer's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from timm.models.vision_transformer import Block, VisionTransformer
+from torch import Tensor, nn
+
+from tap.core.budget import keep_count
+from tap.encoder.blocks import check_block
+from tap.encoder.recovery import RecoveryBuffer, RecoverySettings
+from tap.encoder.state import ForwardState
+from tap.encoder.tokens import Tokens
+from tap.encoder.trace import Trace
+from tap.errors import UserError
+
+
+class BlockRunner(Protocol):
+    """What the encoder asks of a reducer (`tap.reducers.base.Reducer` is the base of all)."""
+
+    keep_rate: float
+
+    def extra_prefix(self, batch: int) -> Tensor | None:
+        """Tokens that join behind the class token `(B, r, d)`."""
+
+    def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
+        """Runs block `layer` (from 1) and removes what the method removes there."""
+
+    def read(self, tokens: Tokens, state: ForwardState) -> Tensor:
+        """The complete grid at a read point `(B, N_1, d)`."""
+
+
+@dataclass(frozen=True)
+class EncoderOutput:
+    """What a head gets.
+
+    Attributes:
+        tokens: states after the last block, before the final norm.
+        grids: the complete grid at every read point `(B, N_1, d)`.
+        size: patch rows and columns of the grids.
+        trace: decisions, if asked for.
+        recovery: removal records of a dense pass, None otherwise.
+    """
+
+    tokens: Tokens
+    grids: list[Tensor]
+    size: tuple[int, int]
+    trace: Trace | None
+    recovery: RecoveryBuffer | None
+
+
+class SparseEncoder(nn.Module):
+    """Runs a timm ViT block by block under a reducer.
+
+    Args:
+        vit: plain timm `VisionTransformer` (its head and final norm stay its own).
+        reducer: the method that shortens the sequence.
+        read_blocks: blocks, from 1, after which a dense head reads the grid; empty for classification.
+        recovery: how a dense read gives removed positions back.
+
+    Raises:
+        UserError: the model is not a plain timm ViT, or a read block does not exist.
+    """
+
+    def __init__(
+        self,
+        vit: VisionTransformer,
+        reducer: Any,
+        read_blocks: Sequence[int] = (),
+        recovery: RecoverySettings | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(vit, VisionTransformer):
+            raise UserError(f"model: {type(vit).__name__} is not a timm VisionTransformer; name a vit_* model")
+        for block in vit.blocks:
+            check_block(block, "model")
+        outside = [block for block in read_blocks if not 1 <= block <= len(vit.blocks)]
+        if outside:
+            raise UserError(f"model.read_blocks: {outside} are not blocks of a model with {len(vit.blocks)} blocks")
+        self.vit: Any = vit
+        self.reducer: Any = reducer
+        self.read_blocks = tuple(read_blocks)
+        self.recovery = recovery or RecoverySettings()
+
+    def forward(self, images: Tensor, sample_ids: Tensor | None = None, return_trace: bool = False) -> EncoderOutput:
+        """Encodes a batch.
+
+        Args:
+            images: `(B, C, H, W)`, sides multiples of the patch.
+            sample_ids: `(B,)` int64, key of stateless random draws; 0 for all images when not given, so that no result
+                depends on an image's place in its batch.
+            return_trace: whether to keep what was decided.
+
+        Raises:
+            UserError: the image's sides do not fit the patch (or the model's fixed size).
+        """
+        size = self._grid(images)
+        embedded = self._embed(images)
+        if sample_ids is None:
+            sample_ids = torch.zeros(len(images), dtype=torch.int64, device=images.device)
+        prefix = embedded.shape[1] - size[0] * size[1]
+        state = ForwardState(
+            size,
+            keep_count(size[0] * size[1], self.reducer.keep_rate),
+            sample_ids,
+            RecoveryBuffer(self.recovery, size, sample_ids) if self.read_blocks else None,
+            Trace(size, sample_ids) if return_trace else None,
+        )
+        tokens = Tokens.dense(embedded, prefix)
+        grids = []
+        for layer, block in enumerate(self.vit.blocks, start=1):
+            tokens = self.reducer.run_block(layer, block, tokens, state)
+            if layer in self.read_blocks:
+                grids.append(self.reducer.read(tokens, state))
+        if state.trace is not None:
+            state.trace.final_counts = tokens.layout.counts_tensor
+        return EncoderOutput(tokens, grids, size, state.trace, state.recovery)
+
+    def pool(self, output: EncoderOutput) -> Tensor:
+        """What the model's classifier reads `(B, d)`: the class token, or the mean of the surviving patches."""
+        vit, tokens = self.vit, output.tokens
+        if vit.global_pool == "token":
+            rows = tokens.x.index_select(0, tokens.layout.prefix_rows(0))
+            return vit.fc_norm(vit.norm(rows))
+        if vit.global_pool != "avg" or vit.attn_pool is not None:
+            raise UserError(f"model: pooling '{vit.global_pool}' is not supported; create it with global_pool='token'")
+        patches = vit.norm(tokens.grid(tokens.x))
+        if tokens.layout.valid is not None:
+            patches = patches * tokens.layout.valid[..., None]
+        return vit.fc_norm(patches.sum(dim=1) / tokens.layout.counts_tensor[:, None])
+
+    def _embed(self, images: Tensor) -> Tensor:
+        """Patch, position and prefix embedding as timm does it, and the register behind the class token."""
+        vit = self.vit
+        x = vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
+        extra = self.reducer.extra_prefix(len(images))
+        if extra is None:
+            return x
+        own = vit.num_prefix_tokens
+        return torch.cat([x[:, :own], extra.to(x.dtype), x[:, own:]], dim=1)
+
+    def _grid(self, images: Tensor) -> tuple[int, int]:
+        """Patch rows and columns of a batch of images."""
+        patch = self.vit.patch_embed
+        height, width = images.shape[-2:]
+        down, across = patch.patch_size
+        if height % down or width % across:
+            raise UserError(
+                f"image: {height}x{width} pixels are not multiples of the patch {down}x{across}; pad or resize"
+            )
+        if patch.strict_img_size and patch.img_size is not None and (height, width) != tuple(patch.img_size):
+            expected = "x".join(str(side) for side in patch.img_size)
+            raise UserError(
+                f"image: {height}x{width} pixels, but the model is fixed to {expected}; resize, or create it with "
+                "dynamic_img_size=True"
+            )
+        return height // down, width // across

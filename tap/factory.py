@@ -1,0 +1,91 @@
+"""Models for use in one's own code: `tap.create_model`, and the same models under timm's factory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from timm.models import register_model
+from torch import nn
+
+from tap.config.schema import ControllerConfig, ModelConfig
+from tap.encoder.sparse_vit import SparseEncoder
+from tap.encoder.weights import load_backbone
+from tap.errors import UserError
+from tap.reducers.base import ReducerSettings
+from tap.reducers.build import build_vit
+from tap.reducers.registry import get
+from tap.tasks.classification.model import Classifier
+
+
+def create_model(
+    name: str,
+    task: str = "cls",
+    keep_rate: float = 0.5,
+    num_classes: int = 1000,
+    method: str = "tap",
+    weights: str | Path | None = None,
+    sha256: str | None = None,
+    image_size: int = 224,
+    channels: int = 3,
+    drop_path: float = 0.0,
+    dynamic_img_size: bool = False,
+    controller: ControllerConfig | None = None,
+) -> nn.Module:
+    """A pretrained ViT under a token-reduction method, ready to train or to run.
+
+    Args:
+        name: timm name of a plain Vision Transformer, such as `vit_base_patch16_224.mae`.
+        task: `cls`; the dense tasks are built by their pipelines.
+        keep_rate: final keep rate rho in (0, 1]; 1 is the dense model.
+        num_classes: outputs of the linear head.
+        method: reducer by name: `tap`, `static`, `attn_topk`, `random` or `dense`.
+        weights: file with backbone weights (public MAE `.pth`, or safetensors); None leaves random weights.
+        sha256: hash that the file must have.
+        image_size: side of the square input in pixels.
+        channels: image channels.
+        drop_path: stochastic depth rate of the last block.
+        dynamic_img_size: accept any image whose sides are multiples of the patch.
+        controller: pruning blocks and initial values of the register; None takes the paper's.
+
+    Returns:
+        A module: `model(images)` gives logits, `model(images, return_trace=True)` logits and the pruning decisions.
+
+    Raises:
+        UserError: unknown model, method or task, keep rate outside (0, 1], or weights that do not fit.
+    """
+    if task != "cls":
+        raise UserError(f"task: create_model builds 'cls' models, not '{task}'; dense tasks are built from their settings")
+    controller = controller or ControllerConfig()
+    config = ModelConfig(
+        timm_name=name, image_size=image_size, patch_size=16, channels=channels, drop_path=drop_path
+    )
+    vit = build_vit(config, dynamic_size=dynamic_img_size)
+    if weights is not None:
+        load_backbone(vit, Path(weights), sha256)
+    settings = ReducerSettings(
+        width=vit.embed_dim,
+        depth=len(vit.blocks),
+        keep_rate=keep_rate,
+        class_token=vit.has_class_token,
+        **controller.model_dump(),
+    )
+    return Classifier(SparseEncoder(vit, get(method)(settings)), num_classes)
+
+
+@register_model
+def tap_vit_base_patch16_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+    """ViT-B/16 with MAE conventions under TAP at keep rate 0.5, for `timm.create_model`.
+
+    Keyword arguments are those of `create_model`; timm's `in_chans`, `img_size` and `drop_path_rate` are understood.
+
+    Raises:
+        UserError: `pretrained=True`; no weights are published under this name.
+    """
+    if pretrained:
+        raise UserError("pretrained: no weights are published for this name; pass weights='<file>' instead")
+    for timm_name, own_name in (("in_chans", "channels"), ("img_size", "image_size"), ("drop_path_rate", "drop_path")):
+        if timm_name in kwargs:
+            kwargs[own_name] = kwargs.pop(timm_name)
+    known = {"pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"}
+    return create_model("vit_base_patch16_224.mae", **{key: value for key, value in kwargs.items() if key not in known})

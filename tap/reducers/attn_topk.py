@@ -1,0 +1,43 @@
+"""Attn Top-K: EViT's score without its fused token, cut between attention and MLP."""
+
+from __future__ import annotations
+
+from timm.models.vision_transformer import Block
+from torch import Tensor
+
+from tap.core.selection import select
+from tap.encoder.attention import class_attention, mean_incoming_attention
+from tap.encoder.blocks import add_attention, project, run_block, run_mlp
+from tap.encoder.state import ForwardState
+from tap.encoder.tokens import Tokens
+from tap.reducers.base import FixedSchedule, remove
+from tap.reducers.registry import register
+
+
+@register
+class AttnTopK(FixedSchedule):
+    """Keeps what the class token attends to most; without a class token, what is attended to most on average."""
+
+    name = "attn_topk"
+    title = "Attn Top-K"
+
+    def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
+        """Attends with every patch, then removes, then runs the MLP on what stays."""
+        count = self.count_after(layer, tokens, state)
+        if count is None:
+            return run_block(block, tokens)
+        hidden = block.norm1(tokens.x)
+        query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
+        scores = self.scores(tokens, query, keys)
+        tokens = add_attention(block, tokens, hidden, query, keys, value)
+        keep = select(scores, tokens.layout.counts_tensor - count)
+        _, tokens = remove(layer, tokens, keep, [count] * tokens.layout.batch, state, keys, scores=scores)
+        return run_mlp(block, tokens)
+
+    def scores(self, tokens: Tokens, query: Tensor, keys: Tensor) -> Tensor:
+        """Attention probability of every patch `(B, N)`, float32."""
+        batch, prefix = tokens.layout.batch, tokens.layout.prefix
+        query, keys = query.unflatten(0, (batch, -1)), keys.unflatten(0, (batch, -1))
+        if self.settings.class_token:
+            return class_attention(query[:, 0], keys)[:, prefix:]
+        return mean_incoming_attention(query, keys)[:, prefix:]

@@ -1,0 +1,95 @@
+"""Builds an encoder from settings: the timm backbone, the method that prunes it, and its recovery."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import timm
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+from tap.config.schema import JobSpec, ModelConfig
+from tap.encoder.recovery import RecoverySettings
+from tap.encoder.sparse_vit import SparseEncoder
+from tap.errors import UserError
+from tap.reducers.base import ReducerSettings
+from tap.reducers.registry import get
+from tap.seeds import derive_seed
+
+
+def build_vit(model: ModelConfig, dynamic_size: bool = False) -> VisionTransformer:
+    """A backbone without a head, randomly initialised.
+
+    Args:
+        model: a timm name, or the sizes of a plain ViT with MAE's conventions (LayerNorm eps 1e-6).
+        dynamic_size: whether images of any size fit (position embeddings are resized on the fly).
+
+    Raises:
+        UserError: timm does not know the name, or the sizes do not fit together.
+    """
+    common: dict[str, Any] = {
+        "img_size": model.image_size,
+        "in_chans": model.channels,
+        "num_classes": 0,
+        "drop_path_rate": model.drop_path,
+        "dynamic_img_size": dynamic_size,
+        "class_token": model.class_token,
+        "global_pool": "token" if model.class_token else "avg",
+    }
+    if model.timm_name is not None:
+        if not timm.is_model(model.timm_name):
+            near = ", ".join(timm.list_models(f"*{model.timm_name.split('.')[0]}*")[:3]) or "see timm.list_models('vit*')"
+            raise UserError(f"model: timm does not know '{model.timm_name}'; did you mean {near}?")
+        return timm.create_model(model.timm_name, pretrained=False, **common)
+    if model.image_size % model.patch_size:
+        raise UserError(f"model: image_size {model.image_size} is not a multiple of patch_size {model.patch_size}")
+    if model.width % model.heads:
+        raise UserError(f"model: width {model.width} is not a multiple of heads {model.heads}")
+    return VisionTransformer(
+        patch_size=model.patch_size,
+        embed_dim=model.width,
+        depth=model.depth,
+        num_heads=model.heads,
+        mlp_ratio=model.mlp_ratio,
+        norm_layer=partial(nn.LayerNorm, eps=1e-6),
+        fc_norm=False,
+        **common,
+    )
+
+
+def build_encoder(spec: JobSpec, recovery: RecoverySettings | None = None) -> SparseEncoder:
+    """The encoder of a job, with every initial weight a function of the job's seed.
+
+    The backbone draws from a stream of its own, so that all methods of one seed start from the same backbone.
+
+    Args:
+        spec: the job.
+        recovery: how dense reads give removed positions back; None is the method's own way.
+    """
+    dense = spec.task != "cls"
+    with torch.random.fork_rng():
+        torch.manual_seed(derive_seed(spec.seed, "backbone"))
+        vit = build_vit(spec.model, dynamic_size=dense)
+        torch.manual_seed(derive_seed(spec.seed, "reducer"))
+        reducer = get(spec.method)(
+            ReducerSettings(
+                width=vit.embed_dim,
+                depth=len(vit.blocks),
+                keep_rate=spec.rate,
+                layers=spec.controller.layers,
+                task=spec.task,
+                class_token=spec.model.class_token,
+                dense=dense,
+                split=spec.static_split,
+                seed=spec.seed,
+                tau_start=spec.controller.tau_start,
+                tau_end=spec.controller.tau_end,
+                gumbel=spec.controller.gumbel,
+                allocation_bias=spec.controller.allocation_bias,
+                recovery_bias=spec.controller.recovery_bias,
+                register_std=spec.controller.register_std,
+            )
+        )
+    return SparseEncoder(vit, reducer, spec.model.read_blocks, recovery)

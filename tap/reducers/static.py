@@ -1,0 +1,50 @@
+"""Static rule: TAP's encoder with attention as the score and one late-heavy schedule for all tasks and images."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from timm.models.vision_transformer import Block
+
+from tap.core.budget import keep_count, split_by_shares
+from tap.core.selection import select
+from tap.encoder.attention import mean_incoming_attention
+from tap.encoder.blocks import project, run_block, run_survivors
+from tap.encoder.state import ForwardState
+from tap.encoder.tokens import Tokens
+from tap.errors import UserError
+from tap.reducers.base import FixedSchedule, ReducerSettings, remove
+from tap.reducers.registry import register
+
+
+@register
+class Static(FixedSchedule):
+    """Keeps the largest mean incoming attention; the blocks remove 26.8, 33.4 and 39.8 % of the budget."""
+
+    name = "static"
+    title = "Static rule"
+
+    def __init__(self, settings: ReducerSettings) -> None:
+        super().__init__(settings)
+        if len(settings.split) != len(settings.layers):
+            raise UserError(
+                f"static_split: {len(settings.split)} shares for {len(settings.layers)} pruning blocks; give one each"
+            )
+
+    def schedule(self, patches: int) -> list[int]:
+        """Patches left after each pruning block, from the shares of the removal budget."""
+        removals = split_by_shares(self.settings.split, patches - keep_count(patches, self.keep_rate))
+        return [patches - removed for removed in accumulate(removals)]
+
+    def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
+        """Scores and removes before the block, as TAP does."""
+        count = self.count_after(layer, tokens, state)
+        if count is None:
+            return run_block(block, tokens)
+        batch, prefix = tokens.layout.batch, tokens.layout.prefix
+        hidden = block.norm1(tokens.x)
+        query, keys = project(block.attn, hidden, "q"), project(block.attn, hidden, "k")
+        scores = mean_incoming_attention(query.unflatten(0, (batch, -1)), keys.unflatten(0, (batch, -1)))[:, prefix:]
+        keep = select(scores, tokens.layout.counts_tensor - count)
+        rows, tokens = remove(layer, tokens, keep, [count] * batch, state, keys, scores=scores)
+        return run_survivors(block, tokens, hidden.index_select(0, rows), keys.index_select(0, rows))

@@ -1,0 +1,102 @@
+"""TAP: the task register ranks patches, splits the removal budget over depth and scales what recovery gives back."""
+
+from __future__ import annotations
+
+import torch
+from timm.models.vision_transformer import Block
+from torch import Tensor
+
+from tap.core.budget import Allocation, allocate
+from tap.core.noise import gumbel_like
+from tap.core.register import Controller
+from tap.core.selection import ragged_register_scores, register_scores, select
+from tap.core.straight_through import gather_retained, soft_keep, straight_through
+from tap.core.temperature import cosine_temperature
+from tap.encoder.blocks import project, run_block, run_survivors
+from tap.encoder.state import ForwardState
+from tap.encoder.tokens import Tokens, true_positions
+from tap.reducers.base import Reducer, ReducerSettings, remove
+from tap.reducers.registry import register
+
+
+@register
+class Tap(Reducer):
+    """One register and two readouts, 3 d + 2 parameters (Sec. Parameter and memory cost)."""
+
+    name = "tap"
+    title = "TAP-J (ours)"
+
+    def __init__(self, settings: ReducerSettings) -> None:
+        super().__init__(settings)
+        self.controller = Controller(
+            settings.width,
+            (settings.task,),
+            True,
+            settings.allocation_bias,
+            settings.recovery_bias,
+            settings.register_std,
+        )
+        self.temperature = settings.tau_start
+
+    def set_progress(self, progress: float) -> None:
+        """Anneals the temperature of the soft mask."""
+        self.temperature = cosine_temperature(progress, self.settings.tau_start, self.settings.tau_end)
+
+    def extra_prefix(self, batch: int) -> Tensor:
+        """The initial register of the active task `(B, 1, d)`; it has no position."""
+        return self.controller.initial(self.settings.task, batch)
+
+    def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
+        """Scores, allocates and removes before the block; queries and values only for what stays (Alg. S1)."""
+        layers, layout = self.settings.layers, tokens.layout
+        if layer not in layers or max(layout.counts) == state.keep_count:  # no budget left in any image
+            return run_block(block, tokens)
+        register_rows = layout.prefix_rows(layout.prefix - 1)
+        hidden = block.norm1(tokens.x)
+        keys = project(block.attn, hidden, "k")
+        query = project(block.attn, hidden.index_select(0, register_rows), "q")
+        register_state = tokens.x.index_select(0, register_rows)
+
+        scores = self.scores(tokens, query, keys)
+        last = layer == layers[-1]
+        budget = layout.counts_tensor - state.keep_count  # B = N_l - K (Eq. S3)
+        share = None if last else self.controller.share_logit(register_state)
+        allocation = allocate(share, budget, layout.counts_tensor, last)
+
+        perturbed = scores
+        if self.training and self.settings.gumbel:
+            perturbed = scores + gumbel_like(scores)
+        keep = select(perturbed, allocation.removals, layout.valid)
+        # The last layer leaves K everywhere, which the host knows; before it, the counts are the one thing read back.
+        counts = [state.keep_count] * layout.batch if last else (layout.counts_tensor - allocation.removals).tolist()
+        scale = None
+        if state.recovery is not None and state.recovery.settings.scale == "learned":
+            scale = self.controller.recovery_scale(register_state)
+            if state.trace is not None:
+                state.trace.scales[layer] = scale.detach()
+        rows, survivors = remove(layer, tokens, keep, counts, state, keys, scale, scores)
+        if self.training:
+            survivors = survivors.with_states(self._masked(tokens, perturbed, keep, allocation, rows))
+        return run_survivors(block, survivors, hidden.index_select(0, rows), keys.index_select(0, rows))
+
+    def scores(self, tokens: Tokens, query: Tensor, keys: Tensor) -> Tensor:
+        """Register-to-patch scores on the padded grid `(B, N)`, float32 (Eq. 1)."""
+        layout = tokens.layout
+        if layout.uniform:
+            return register_scores(query, keys.unflatten(0, (layout.batch, -1))[:, layout.prefix :])
+        return tokens.grid(ragged_register_scores(query, keys, layout.image))
+
+    def _masked(self, tokens: Tokens, perturbed: Tensor, keep: Tensor, allocation: Allocation, rows: Tensor) -> Tensor:
+        """The retained rows times the straight-through mask (Eqs. 4-6): the same values, with gradients to the scores.
+
+        LayerNorm does not see the scale of its input, so the gradient of the mask enters through the residual stream,
+        and keys and normalised states from before the mask are reused.
+        """
+        layout = tokens.layout
+        soft = soft_keep(perturbed, allocation.target, self.temperature, layout.valid)
+        grid = straight_through(keep, soft)
+        cells = grid.reshape(-1)
+        if layout.valid is not None:
+            cells = cells.index_select(0, true_positions(layout.valid.reshape(-1), sum(layout.counts)))
+        mask = torch.ones(layout.rows, dtype=grid.dtype, device=grid.device).index_copy(0, layout.patch_rows, cells)
+        return gather_retained(tokens.x, mask, rows)
