@@ -1,0 +1,258 @@
+"""The one training loop: every task, every method and the pre-training go through `train`.
+
+A step is a function of the weights, the optimizer's state and the step's number. Its samples come from a `Stream`, its
+learning rate from a `Schedule`, and all its random draws from generators that are seeded anew for it, so a state of
+(weights, optimizer, log) is all that a killed training needs to end with the same bits.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from timm.utils import ModelEmaV3
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+
+from tap.config.jobs import run_of
+from tap.config.schema import JobSpec
+from tap.engine.distributed import Processes
+from tap.engine.optim import build_optimizer
+from tap.engine.reporting import Display, Row
+from tap.engine.resume import ResumeStates
+from tap.engine.schedule import Schedule
+from tap.engine.streams import Stream, total_steps
+from tap.errors import UserError
+from tap.seeds import derive_seed
+from tap.tasks.base import Batch, Task
+
+
+@dataclass
+class Trained:
+    """What a finished training leaves.
+
+    Attributes:
+        tensors: the weights to publish (the average, where an EMA is on).
+        rows: the log.
+        steps: optimizer steps.
+        seconds: time spent in the loop, over all processes that worked on it one after the other.
+    """
+
+    tensors: dict[str, Tensor]
+    rows: list[Row]
+    steps: int
+    seconds: float
+
+
+@dataclass
+class Lane:
+    """One task's way through the loop: a step takes one batch of one lane and makes one update.
+
+    Attributes:
+        task: gives the loss.
+        model: the view of the network that this task trains.
+        batches: its batches, in order, from the step at which this process starts.
+    """
+
+    task: Task
+    model: nn.Module
+    batches: Iterator[Batch]
+
+
+@dataclass
+class _Window:
+    """Losses, gradient norms and further values of the steps since the last log row, still on the device."""
+
+    values: list[Tensor] = field(default_factory=list)
+    extras: list[dict[str, float]] = field(default_factory=list)
+
+
+def train(
+    spec: JobSpec,
+    task: Task,
+    model: nn.Module,
+    states: ResumeStates,
+    processes: Processes,
+    device: torch.device,
+    events: Path | None = None,
+) -> Trained:
+    """Trains `model` from the newest resume state, or from the weights it has, to the end of the schedule.
+
+    Args:
+        spec: all settings.
+        task: data and loss.
+        model: on any device; is moved to `device`.
+        states: where to resume from and where to keep states. Its last state stays, for a caller that is killed before
+            it has published the result.
+        processes: this process among those of the job.
+        device: where to compute.
+        events: folder of the TensorBoard events; None keeps none.
+
+    Raises:
+        UserError: a loss or gradient is not finite, or the settings contradict the data.
+    """
+    dataset = task.datasets(spec).train
+    stream = Stream(len(dataset), spec.train.batch_size, spec.seed, processes.rank, processes.world_size)
+    training = _Training(spec, model.to(device).train(), stream.steps_per_epoch, processes, device)
+    state = processes.first_then_others(states.load)
+    if state is not None:
+        training.restore(state)
+    start, total = training.step, training.total
+    batches = stream.loader(dataset, task.collate(spec, train=True), start, total, spec.data.workers)
+    lane = Lane(task, training.model, batches)
+    first = processes.first
+    display = Display(run_of(spec).id, total, start, spec.train.batch_size, events if first else None, quiet=not first)
+    with display, _reproducible(device):
+        if state is not None:
+            display.note(f"goes on at step {start} of {total}")
+        saved = time.monotonic()
+        while training.step < total:
+            training.update(lane)
+            display.step(training.step)
+            if training.step % spec.train.log_steps == 0 or training.step == total:
+                display.row(training.log())
+                due = time.monotonic() - saved >= spec.train.checkpoint_seconds or training.step == total
+                if due and first:
+                    states.save(training.step, training.state())
+                    saved = time.monotonic()
+    return training.result()
+
+
+class _Training:
+    """Everything that changes from step to step."""
+
+    def __init__(
+        self, spec: JobSpec, model: nn.Module, steps_per_epoch: int, processes: Processes, device: torch.device
+    ) -> None:
+        self._spec, self._config = spec, spec.train
+        self._steps_per_epoch, self._processes, self._device = steps_per_epoch, processes, device
+        self.model = model
+        self.total = total_steps(spec.train, steps_per_epoch)
+        self.step = 0
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._optimizer = build_optimizer(model, spec.train.optimizer, spec.train.batch_size)
+        self._schedule = Schedule(self._optimizer, spec.train, steps_per_epoch)
+        self._ema = ModelEmaV3(model, decay=spec.train.ema) if spec.train.ema is not None else None
+        self._rows: list[Row] = []
+        self._window = _Window()
+        self._seconds, self._since = 0.0, time.monotonic()
+
+    def update(self, lane: Lane) -> None:
+        """One optimizer step on the next batch of `lane`."""
+        batch = next(lane.batches).to(self._device)
+        # After the batch: what loading draws from the global generators must not reach the step's own draws.
+        _seed_everything(derive_seed(self._spec.seed, "step", self.step, self._processes.rank))
+        rate = self._schedule.set(self.step)
+        progress = self.step / max(1, self.total - 1)
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.precision == "bf16"):
+            loss, extra = lane.task.loss(lane.model, batch, progress)
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self._processes.average_gradients(self._parameters)
+        norm = get_total_norm([p.grad for p in self._parameters if p.grad is not None])
+        values = torch.stack([loss.detach().float(), norm.float()])
+        if self._device.type == "cpu":  # costs nothing here; on a GPU it would wait for the step, so `log` does it
+            self._check_finite(values[None], self.step)
+        if self._config.optimizer.clip_grad is not None:
+            clip_grads_with_norm_(self._parameters, self._config.optimizer.clip_grad, norm)
+        self._optimizer.step()
+        if self._ema is not None:
+            self._ema.update(self.model)
+        self._window.values.append(values)
+        self._window.extras.append({"lr": rate, **extra})
+        self.step += 1
+
+    def log(self) -> Row:
+        """Closes the window of steps since the last row: all of it must be finite, and its mean becomes a row."""
+        values = self._processes.mean(torch.stack(self._window.values)).cpu()
+        self._check_finite(values, self.step - len(values))
+        loss, norm = values.double().mean(0).tolist()
+        extras = self._window.extras
+        row = {
+            "step": float(self.step),
+            "epoch": self.step / self._steps_per_epoch,
+            "lr": extras[-1]["lr"],
+            "loss": loss,
+            "grad_norm": norm,
+        }
+        names = dict.fromkeys(name for extra in extras for name in extra)
+        row |= {name: _mean([extra[name] for extra in extras if name in extra]) for name in names if name not in row}
+        self._rows.append(row)
+        self._window = _Window()
+        return row
+
+    def state(self) -> dict[str, Any]:
+        """What `restore` needs; taken right after `log`, so that no window is open."""
+        return {
+            "step": self.step,
+            "model": self.model.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "ema": self._ema.module.state_dict() if self._ema is not None else None,
+            "rows": self._rows,
+            "seconds": self._elapsed(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes up a training where `state` left it."""
+        self.step = state["step"]
+        self.model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        if self._ema is not None:
+            self._ema.module.load_state_dict(state["ema"])
+        self._rows = state["rows"]
+        self._seconds = state["seconds"]
+
+    def result(self) -> Trained:
+        """The weights to publish, and the log."""
+        model = self.model if self._ema is None else self._ema.module
+        return Trained(model.state_dict(), self._rows, self.step, self._elapsed())
+
+    def _elapsed(self) -> float:
+        return self._seconds + time.monotonic() - self._since
+
+    def _check_finite(self, values: Tensor, first_step: int) -> None:
+        """Stops the training at the first of some consecutive steps whose (loss, gradient norm) is not finite."""
+        bad = (~values.isfinite()).any(dim=1).nonzero()
+        if not len(bad):
+            return
+        offset = int(bad[0])
+        loss, norm = values[offset].tolist()
+        step, spec = first_step + offset, self._spec
+        what = f"loss is {loss}" if not np.isfinite(loss) else f"gradient norm is {norm}"
+        raise UserError(
+            f"{run_of(spec).id}: {what} at step {step} of {self.total} (learning rate {self._schedule.set(step):.3g}); "
+            "nothing was overwritten. Lower train.optimizer.lr, lengthen train.schedule.warmup, set "
+            "train.optimizer.clip_grad, or set train.precision to fp32"
+        )
+
+
+def _mean(values: list[float]) -> float:
+    return sum(float(value) for value in values) / len(values)
+
+
+def _seed_everything(seed: int) -> None:
+    """Seeds every global generator that a loss may draw from."""
+    torch.manual_seed(seed)
+    np.random.seed([seed & 0xFFFFFFFF, seed >> 32])  # noqa: NPY002  libraries draw from the global one
+    random.seed(seed)
+
+
+@contextmanager
+def _reproducible(device: torch.device) -> Iterator[None]:
+    """Has the CPU add up duplicate indices in a fixed order (with two threads it otherwise depends on their timing)."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.utils.deterministic.fill_uninitialized_memory
+    if device.type == "cpu":
+        torch.use_deterministic_algorithms(True)
+        torch.utils.deterministic.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.utils.deterministic.fill_uninitialized_memory = before[1]
