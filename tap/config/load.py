@@ -115,7 +115,7 @@ class _UniqueKeys(yaml.SafeLoader):
 
 
 def _unshared(tree: Any) -> Any:
-    """A copy in which sections that an alias (`*name`) repeats are separate, so that overriding one leaves the other."""
+    """A copy in which sections repeated by an alias (`*name`) are separate, so that an override reaches one of them."""
     if isinstance(tree, dict):
         return {key: _unshared(value) for key, value in tree.items()}
     return [_unshared(value) for value in tree] if isinstance(tree, list) else tree

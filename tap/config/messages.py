@@ -51,7 +51,9 @@ def _what(finding: Any, model: type[BaseModel], place: list[int | str]) -> str:
         return str(finding["ctx"]["error"])
     if kind in ("model_type", "dict_type"):
         return f"must be a section with further names, got {value!r}"
-    text = finding["msg"].replace("Input should be", "must be").replace("Dictionary", "it")
+    if kind == "too_short":
+        return f"needs at least {finding['ctx']['min_length']} value, got {value!r}"
+    text = finding["msg"].replace("Input should be", "must be").replace("a valid tuple", "a list")
     return f"{text}, got {value!r}"
 
 

@@ -116,9 +116,9 @@ class OptimizerConfig(Strict):
         None, ge=1, description="scale lr by batch_size / this; null takes lr as it is"
     )
     weight_decay: float = Field(0.05, ge=0, description="decoupled weight decay (not for biases, norms, tokens)")
-    beta1: float = Field(0.9, ge=0, lt=1)
-    beta2: float = Field(0.999, ge=0, lt=1)
-    eps: float = Field(1e-8, gt=0)
+    beta1: float = Field(0.9, ge=0, lt=1, description="decay of the mean gradient")
+    beta2: float = Field(0.999, ge=0, lt=1, description="decay of the mean squared gradient")
+    eps: float = Field(1e-8, gt=0, description="added to the denominator of the update")
     layer_decay: float = Field(1.0, gt=0, le=1, description="factor per block from the head down; 1 switches it off")
     controller_lr_scale: float = Field(1.0, gt=0, description="learning-rate factor of register and readouts")
     clip_grad: float | None = Field(None, gt=0, description="largest global gradient norm; null switches clipping off")
@@ -145,7 +145,7 @@ class AugmentConfig(Strict):
     rand_augment: str | None = Field(None, description="timm RandAugment string, such as rand-m9-mstd0.5-inc1")
     mixup: float = Field(0.0, ge=0, description="Mixup alpha")
     cutmix: float = Field(0.0, ge=0, description="CutMix alpha")
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over all classes (cls)")
     random_erasing: float = Field(0.0, ge=0, le=1, description="probability of random erasing")
     scale_range: tuple[float, float] = Field((1.0, 1.0), description="resize range before the crop (seg, det)")
     photometric: bool = Field(False, description="brightness, contrast, saturation and hue jitter (seg)")
@@ -174,9 +174,9 @@ class PretrainConfig(Strict):
     )
     sha256: str | None = Field(None, description="expected sha256 of that file; null accepts any and records it")
     mask_ratio: float = Field(0.75, gt=0, lt=1, description="share of patches hidden from the encoder")
-    decoder_width: int = Field(512, ge=8)
-    decoder_depth: int = Field(8, ge=1)
-    decoder_heads: int = Field(16, ge=1)
+    decoder_width: int = Field(512, ge=8, description="token dimension of the decoder")
+    decoder_depth: int = Field(8, ge=1, description="blocks of the decoder")
+    decoder_heads: int = Field(16, ge=1, description="attention heads of the decoder")
     train: TrainConfig | None = Field(None, description="schedule of the pre-training; required without `weights`")
 
     @model_validator(mode="after")
@@ -210,7 +210,7 @@ class ControllerConfig(Strict):
 class EvalConfig(Strict):
     """Evaluation of a checkpoint."""
 
-    batch_size: int = Field(ge=1)
+    batch_size: int = Field(ge=1, description="images per pass")
     inference: Literal["whole", "slide"] = Field(
         "whole", description="seg: one pass over the image, or sliding windows"
     )
@@ -219,10 +219,10 @@ class EvalConfig(Strict):
 class ProfileConfig(Strict):
     """Throughput against the dense encoder on the same kernel in the same process (Sec. Profiling protocol)."""
 
-    batch_size: int = Field(ge=1)
+    batch_size: int = Field(ge=1, description="images per pass")
     warmup: int = Field(100, ge=1, description="warm-up iterations")
     iterations: int = Field(500, ge=1, description="measured iterations of each side, alternating")
-    dtype: Literal["fp32", "bf16"] = "bf16"
+    dtype: Literal["fp32", "bf16"] = Field("bf16", description="precision of the measured passes")
     threads: int = Field(2, ge=1, description="CPU threads (ignored on a GPU)")
 
 

@@ -1,0 +1,176 @@
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tap.config import load_params, load_scale
+from tap.config.load import read_yaml
+from tap.errors import UserError
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A folder with this project's settings, free to edit."""
+    shutil.copytree("workflow/scales", tmp_path / "workflow" / "scales")
+    (tmp_path / "params.yaml").write_text("scale: desk\n")
+    return tmp_path
+
+
+def write_params(project, text):
+    (project / "params.yaml").write_text(text)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "desk", "paper"])
+def test_every_scale_file_is_valid(scale):
+    config = load_scale(scale)
+    assert config.scale == scale
+    assert {"cls", "seg"} <= set(config.tasks)
+    for settings in config.tasks.values():
+        assert settings.methods[0] == "dense"
+        assert {"random", "attn_topk", "static", "tap"} <= set(settings.methods)
+
+
+def test_params_names_the_scale_and_the_argument_wins(project):
+    write_params(project, "scale: smoke\n")
+    assert load_scale(root=project).scale == "smoke"
+    assert load_scale("paper", root=project).scale == "paper"
+
+
+def test_overrides_by_dotted_name_and_by_section_reach_their_scale_only(project):
+    plain = {scale: load_scale(scale, root=project) for scale in ("desk", "smoke")}
+    write_params(
+        project,
+        "overrides:\n  desk:\n    main_rate: 0.7\n    tasks.cls.seeds: [5, 6]\n"
+        "    tasks:\n      cls:\n        dense:\n          length: 3\n",
+    )
+    changed = load_scale("desk", root=project)
+    assert changed.main_rate == 0.7
+    assert changed.tasks["cls"].seeds == (5, 6)
+    assert changed.tasks["cls"].dense == plain["desk"].tasks["cls"].dense.model_copy(update={"length": 3.0})
+    assert changed.tasks["seg"] == plain["desk"].tasks["seg"]
+    assert load_scale("smoke", root=project) == plain["smoke"]
+
+
+def test_an_override_of_a_section_that_an_alias_repeats_reaches_one_of_them(project):
+    smoke = load_scale("smoke", {"tasks.cls.dense.length": 77}, root=project).tasks["cls"]
+    assert smoke.dense.length == 77
+    assert smoke.method.length != 77
+
+
+def test_given_overrides_win_over_params(project):
+    write_params(project, "overrides: {desk: {main_rate: 0.7}}\n")
+    assert load_scale("desk", {"main_rate": 0.4}, project).main_rate == 0.4
+
+
+def test_tasks_are_chosen_in_params(project):
+    write_params(project, "scale: desk\ntasks: [seg]\n")
+    assert list(load_scale(root=project).tasks) == ["seg"]
+    write_params(project, "scale: desk\ntasks: [det]\n")
+    with pytest.raises(UserError, match=r"params\.yaml: tasks: det is not in workflow/scales/desk\.yaml"):
+        load_scale(root=project)
+
+
+def test_one_e_minus_four_is_a_number(project):
+    assert load_scale("desk", {"tasks.cls.dense.optimizer.lr": "1e-4"}, project).tasks["cls"].dense.optimizer.lr == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        (
+            "tasks.cls.dens.length: 3",
+            r"tasks\.cls\.dens: unknown key; did you mean 'dense'\? allowed here: data, model",
+        ),
+        ("kep_rates: [0.5]", r"kep_rates: unknown key; did you mean 'keep_rates'\?"),
+        ("tasks.cls.dense.optimizer.lr: fast", r"tasks\.cls\.dense\.optimizer\.lr: must be a valid number.*'fast'"),
+        ("tasks.cls.dense.length: -3", r"tasks\.cls\.dense\.length: must be greater than 0, got -3"),
+        ("tasks.cls.dense.optimizer.lr: .inf", r"optimizer\.lr: must be a finite number"),
+        ("tasks.cls.dense.unit: days", r"tasks\.cls\.dense\.unit: must be 'epochs' or 'steps', got 'days'"),
+        ("tasks.cls.seeds: 3", r"tasks\.cls\.seeds: must be a list, got 3"),
+        ("tasks.cls.seeds: []", r"tasks\.cls\.seeds: needs at least 1 value, got \[\]"),
+        ("tasks.cls.seeds: [1, 1]", r"tasks\.cls: seeds names a value twice"),
+        ("tasks.cls.model.heads: yes", r"tasks\.cls\.model: heads is true, which is no value for it"),
+        ("tasks.cls.model.image_size: 33", r"tasks\.cls\.model: image_size 33 is not a multiple of patch_size 4"),
+        ("tasks.cls.model.heads: 5", r"tasks\.cls\.model: width 96 is not a multiple of heads 5"),
+        ("tasks.cls.model.read_blocks: [13]", r"tasks\.cls\.model: read_blocks names block 13 of a model with 12"),
+        ("tasks.cls.data.mean: [0.1, 0.2]", r"tasks\.cls\.data: mean has 2 channels and std has 1"),
+        ("tasks.cls.model.channels: 3", r"tasks\.cls: data\.mean has 1 values for model\.channels 3"),
+        ("tasks.cls.methods: [dense, evitt]", r"'evitt' is not a method of this task; known: dense, random, .*evit, "),
+        ("tasks.cls.methods: [dense, algm]", r"'algm' is not a method of this task"),
+        ("tasks.cls.methods: [tap]", r"tasks\.cls: methods must include 'dense'"),
+        ("tasks.cls.start_from: scratch", r"tasks\.cls\.start_from: must be 'pretrained' or 'dense', got 'scratch'"),
+        ("tasks.cls.pretrain.train: null", r"tasks\.cls\.pretrain: give either `weights` .* or `train`"),
+        ("tasks.cls.data: 3", r"tasks\.cls\.data: must be a section with further names, got 3"),
+        ("tasks.cls.dense.length.x: 3", r"'tasks\.cls\.dense\.length' is a single value, not a section"),
+        ("tasks.foo.seeds: [1]", r"tasks\.foo: must be 'cls', 'seg' or 'det', got 'foo'$"),
+        ("main_rate: 0", r"main_rate: must be greater than 0, got 0"),
+        ("main_rate: 1.5", r"main_rate: must be less than or equal to 1, got 1\.5"),
+        ("keep_rates: [0.333]", r"keep_rates\.0: must have at most two decimals"),
+        ("controller.layers: [3, 6, 13]", r"controller\.layers names block 13 of a model with 12 blocks"),
+        ("controller.layers: [6, 3, 9]", r"controller: layers must be increasing block numbers"),
+        ("static_split: [50, 40]", r"static_split must hold 3 percentages that sum to 100"),
+        ("tasks.cls.dense: {1: 2}", r"tasks\.cls\.dense\.1: a name was expected, not 1"),
+    ],
+)
+def test_a_wrong_override_is_named_with_its_file_and_what_is_allowed(project, override, message):
+    write_params(project, f"overrides:\n  desk:\n    {override}\n")
+    with pytest.raises(UserError, match=rf"^params\.yaml: (overrides\.desk\.)?.*{message}"):
+        load_scale("desk", root=project)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("scale: tiny\n", r"params\.yaml: scale: must be 'smoke', 'desk' or 'paper', got 'tiny'"),
+        ("sclae: desk\n", r"params\.yaml: sclae: unknown key; did you mean 'scale'\? allowed here: scale, tasks, over"),
+        ("overrides: {dsk: {}}\n", r"params\.yaml: overrides\.dsk: must be 'smoke', 'desk' or 'paper'"),
+        ("overrides: {desk: 3}\n", r"params\.yaml: overrides\.desk: must be a section"),
+        ("tasks: [cls, foo]\n", r"params\.yaml: tasks\.1: must be 'cls', 'seg' or 'det', got 'foo'"),
+        ("scale: [desk\n", r"params\.yaml: is not valid YAML \(line 2\)"),
+        ("scale: desk\nscale: smoke\n", r"params\.yaml: is not valid YAML \(line 2\): key 'scale' stands twice"),
+        ("- desk\n", r"params\.yaml: must hold 'key: value' lines, not a list"),
+    ],
+)
+def test_a_wrong_params_file_is_named(project, text, message):
+    write_params(project, text)
+    with pytest.raises(UserError, match=message):
+        load_params(project)
+
+
+def test_a_fault_of_the_scale_file_names_that_file(project):
+    file = project / "workflow" / "scales" / "desk.yaml"
+    file.write_text(file.read_text().replace("num_classes: 10", "num_classes: ten"))
+    write_params(project, "overrides: {desk: {main_rate: 0.7}}\n")
+    with pytest.raises(
+        UserError, match=r"^workflow/scales/desk\.yaml: tasks\.cls\.data\.num_classes: must be a valid int"
+    ):
+        load_scale(root=project)
+
+
+def test_a_scale_file_of_another_scale_is_refused(project):
+    scales = project / "workflow" / "scales"
+    (scales / "smoke.yaml").write_text((scales / "desk.yaml").read_text())
+    with pytest.raises(UserError, match=r"smoke\.yaml: scale: is 'desk', but the file's name says 'smoke'"):
+        load_scale("smoke", root=project)
+
+
+def test_a_missing_file_and_an_unknown_scale_are_named(project):
+    with pytest.raises(UserError, match=r"scale: 'huge' is not one of smoke, desk, paper"):
+        load_scale("huge", root=project)
+    (project / "params.yaml").unlink()
+    with pytest.raises(UserError, match=r"params\.yaml: cannot be read"):
+        load_scale(root=project)
+
+
+def test_many_faults_are_listed_up_to_a_limit(project):
+    with pytest.raises(UserError) as caught:
+        load_scale("desk", {f"nothing{index}": 1 for index in range(20)}, project)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 9
+    assert lines[-1] == "... and 12 more"
+
+
+def test_an_empty_file_is_an_empty_mapping(tmp_path):
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    assert read_yaml(tmp_path / "empty.yaml") == {}
+    assert load_params(Path()).scale in ("smoke", "desk", "paper")
