@@ -1,0 +1,177 @@
+"""Means, standard deviations over seeds, and paired bootstrap intervals over images.
+
+The bootstrap works on *contributions*: one array per image whose sum over images determines the metric. Accuracy is a
+function of the summed (correct, counted) pairs, mean IoU of the summed confusion matrices. A resample of the images is
+a vector of counts, so the sums of all resamples are one matrix product.
+
+Two methods are compared on the same resamples of the same images. The seeds of one method were evaluated on the same
+images too, so one resample serves all of them: difficult images are difficult for every seed, and separate resamples
+would let that cancel and make the interval too short. The interval covers the choice of test images; what the choice
+of seeds does is shown by the standard deviation over seeds beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tap.errors import UserError
+
+Array = NDArray[np.float64]
+Statistic = Callable[[Array], Array]
+
+DRAWS = 2000
+LEVEL = 0.95
+_CELLS = 4_000_000  # of the count matrix made at once: 32 MB
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate between its bounds."""
+
+    estimate: float
+    low: float
+    high: float
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 if the whole interval lies on that side of zero, else 0."""
+        return int(self.low > 0) - int(self.high < 0)
+
+
+def sample_sd(values: Sequence[float]) -> float | None:
+    """Standard deviation with n - 1; None for fewer than two values."""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
+
+
+def accuracy(sums: Array) -> Array:
+    """Percent correct of summed (correct, counted) pairs `(..., 2)`."""
+    return 100.0 * sums[..., 0] / sums[..., 1]
+
+
+def mean_iou(sums: Array) -> Array:
+    """Mean IoU in percent of summed confusion matrices `(..., C, C)`, over the classes that occur.
+
+    A class that is neither labelled nor predicted in a resample has no IoU and is left out of that mean.
+    """
+    hits = np.diagonal(sums, axis1=-2, axis2=-1)
+    union = sums.sum(axis=-1) + sums.sum(axis=-2) - hits
+    occurs = union > 0
+    iou = np.divide(hits, union, out=np.zeros_like(hits, dtype=float), where=occurs)
+    return 100.0 * iou.sum(axis=-1) / np.maximum(occurs.sum(axis=-1), 1)
+
+
+def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, Statistic] | None:
+    """What a metric's bootstrap needs, from the arrays of `per_sample.npz`.
+
+    Args:
+        metric: ``top1`` or ``miou``.
+        arrays: for ``top1`` ``correct`` `(n,)`; for ``miou`` ``confusion`` `(n, C, C)`.
+
+    Returns:
+        Contributions `(n, ...)` and the statistic of their sums; None if the metric is no function of a sum, or the
+        arrays are not there.
+    """
+    if metric == "top1" and "correct" in arrays:
+        correct = arrays["correct"].astype(np.float64)
+        return np.stack([correct, np.ones_like(correct)], axis=1), accuracy
+    if metric == "miou" and "confusion" in arrays:
+        return arrays["confusion"].astype(np.float64), mean_iou
+    return None
+
+
+def replicates(values: Array, statistic: Statistic, *, seed: int, draws: int = DRAWS) -> Array:
+    """The statistic on `draws` resamples of the images.
+
+    Args:
+        values: contributions of the images `(n, ...)`.
+        statistic: maps sums `(draws, ...)` to `(draws,)`.
+        seed: decides the resamples. With the same seed and number of images they are the same, which is what pairs two
+            methods.
+        draws: number of resamples.
+
+    Returns:
+        `(draws,)`.
+
+    Raises:
+        UserError: there is no image.
+    """
+    images = len(values)
+    if images == 0:
+        raise UserError("bootstrap: there is no image to resample; evaluate the run again")
+    flat = np.ascontiguousarray(values, dtype=np.float64).reshape(images, -1)
+    generator = np.random.default_rng(seed)
+    chunk = max(1, _CELLS // images)
+    results = []
+    for start in range(0, draws, chunk):
+        rows = min(chunk, draws - start)
+        picked = generator.integers(0, images, size=(rows, images))
+        picked += np.arange(rows)[:, None] * images
+        counts = np.bincount(picked.ravel(), minlength=rows * images).reshape(rows, images)
+        sums = counts.astype(np.float64) @ flat
+        results.append(statistic(sums.reshape(rows, *values.shape[1:])))
+    return np.concatenate(results)
+
+
+def interval(estimate: float, resampled: Array, level: float = LEVEL) -> Interval:
+    """Percentile interval of resampled values `(draws,)`."""
+    tail = (1.0 - level) / 2.0
+    low, high = np.quantile(resampled, [tail, 1.0 - tail])
+    return Interval(float(estimate), float(low), float(high))
+
+
+def paired_interval(
+    method: Sequence[Array],
+    reference: Sequence[Array],
+    statistic: Statistic,
+    *,
+    seed: int,
+    draws: int = DRAWS,
+    level: float = LEVEL,
+) -> Interval:
+    """Interval of (method - reference), averaged over seeds.
+
+    Args:
+        method: contributions of every seed, each `(n, ...)`, over the same images in the same order.
+        reference: the same for what is subtracted, seed by seed.
+        statistic: maps sums `(draws, ...)` to `(draws,)`.
+        seed: decides the resamples.
+        draws: number of resamples.
+        level: coverage.
+
+    Raises:
+        UserError: no seed, unequal numbers of seeds, or unequal numbers of images.
+    """
+    if not method or len(method) != len(reference):
+        raise UserError(f"bootstrap: {len(method)} seeds against {len(reference)}; a pair needs the same seeds")
+    sizes = {len(values) for values in (*method, *reference)}
+    if len(sizes) > 1:
+        raise UserError(
+            f"bootstrap: runs with {sorted(sizes)} images cannot be paired; evaluate them on the same split"
+        )
+    differences, estimates = [], []
+    for ours, theirs in zip(method, reference, strict=True):
+        pair = [replicates(values, statistic, seed=seed, draws=draws) for values in (ours, theirs)]
+        differences.append(pair[0] - pair[1])
+        sums = [values.sum(axis=0, dtype=np.float64)[None] for values in (ours, theirs)]
+        estimates.append(float(statistic(sums[0])[0] - statistic(sums[1])[0]))
+    return interval(float(np.mean(estimates)), np.mean(differences, axis=0), level)
+
+
+def average_ranks(values: Array) -> Array:
+    """Ranks along the last axis, 1 for the smallest, ties sharing the mean of their ranks. `(..., n)` to `(..., n)`."""
+    smaller = (values[..., None, :] < values[..., :, None]).sum(axis=-1)
+    equal = (values[..., None, :] == values[..., :, None]).sum(axis=-1)
+    return smaller + (equal + 1) / 2
+
+
+def spearman(a: Array, b: Array) -> Array:
+    """Spearman's rank correlation along the last axis (the other axes broadcast); NaN where one side is constant."""
+    ranks = [average_ranks(np.asarray(values, dtype=np.float64)) for values in (a, b)]
+    centred = [values - values.mean(axis=-1, keepdims=True) for values in ranks]
+    scale = np.sqrt((centred[0] ** 2).sum(axis=-1) * (centred[1] ** 2).sum(axis=-1))
+    product = (centred[0] * centred[1]).sum(axis=-1)
+    return np.divide(product, scale, out=np.full_like(product, np.nan), where=scale > 0)

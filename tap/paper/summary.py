@@ -1,0 +1,83 @@
+"""What `make reproduce` ends with: where the tables are, how full they are, and how they compare with the paper."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from tap.errors import UserError
+from tap.paper.compare import AGREES, CONTRADICTS, UNRESOLVED, contradictions, rank_correlation, verdicts
+from tap.paper.reported import load_reported
+from tap.paper.tables.caption import SMOKE_NOTE
+from tap.paper.tables.registry import TABLES
+
+
+def print_summary(folder: Path | str = "paper_tables", console: Console | None = None) -> int:
+    """Prints the state of every table that is in the folder.
+
+    Args:
+        folder: where `build_table` wrote.
+        console: where to print; standard output if not given.
+
+    Returns:
+        Number of tables found.
+
+    Raises:
+        UserError: a table's comparison cannot be read.
+    """
+    console = console or Console()
+    folder = Path(folder)
+    names = [name for name in TABLES if (folder / f"{name}.tex").is_file()]
+    if not names:
+        console.print(f"No table in {folder} yet; `make reproduce` makes them.", markup=False)
+        return 0
+    grid = Table(title="Tables")
+    for head in ("table", "scale", "rows measured", "rank correlation", AGREES, CONTRADICTS, UNRESOLVED):
+        grid.add_column(head, overflow="fold")
+    sentences: list[str] = []
+    scales = set()
+    for name in names:
+        frame = _read(folder / f"{name}.compare.csv")
+        reported = load_reported(name)
+        labels = {row.key: row.label for row in reported.rows}
+        scale = str(frame["scale"].iloc[0])
+        scales.add(scale)
+        scored = list(dict.fromkeys(frame.loc[frame["kind"] == "order", "metric"]))
+        sentences += [f"{name}: {sentence}" for sentence in contradictions(frame, labels)]
+        for metric in scored:
+            rows = frame[(frame["kind"] == "value") & (frame["metric"] == metric)]
+            _, correlation = rank_correlation(frame, metric)
+            counts = verdicts(frame, metric)
+            grid.add_row(
+                f"{folder / name}.tex ({metric})",
+                scale,
+                f"{rows['measured'].notna().sum()} of {len(rows)}",
+                "--" if correlation is None or math.isnan(correlation.estimate) else f"{correlation.estimate:+.2f}",
+                *(str(counts[verdict]) for verdict in (AGREES, CONTRADICTS, UNRESOLVED)),
+            )
+    console.print(grid)
+    if "smoke" in scales:
+        console.print(SMOKE_NOTE, markup=False)
+    if sentences:
+        console.print("Where the measurement contradicts the paper:", markup=False)
+        for sentence in sentences:
+            console.print(f"  {sentence}", markup=False)
+    elif "smoke" not in scales:
+        console.print("No resolved contradiction with the paper.", markup=False)
+    console.print(
+        f"Beside each table: .csv (values and run ids) and .compare.md (in words), in {folder}.", markup=False
+    )
+    return len(names)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    try:
+        frame = pd.read_csv(path, keep_default_na=True)
+        frame[["verdict", "other"]] = frame[["verdict", "other"]].fillna("")
+    except (OSError, KeyError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise UserError(f"{path}: cannot be read ({error}); make the table again") from error
+    return frame

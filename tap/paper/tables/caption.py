@@ -1,0 +1,117 @@
+"""Captions: what was measured, at which scale, on which device and after which training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tap.config.methods import DENSE
+from tap.core.budget import keep_count
+from tap.paper.measured import Measured
+from tap.paper.tables.latex import DAGGER, MISSING, escape
+
+SMOKE_NOTE = "Smoke scale: these numbers mean nothing; they only show that the workflow runs."
+
+DATASETS = {
+    "fashion_mnist": "Fashion-MNIST",
+    "imagenet": "ImageNet-1K",
+    "microscopy": "labelled microscopy frames",
+    "ade20k": "ADE20K",
+    "coco": "COCO",
+}
+
+_START = {
+    "scratch": "random weights",
+    "pretrained": "the pre-trained weights",
+    "dense": "the no-pruning checkpoint of the same seed",
+}
+
+
+def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: str, name: str) -> str:
+    """Caption of a main table, in LaTeX.
+
+    Args:
+        title: the task in words.
+        measured: what the runs measured.
+        methods: rows of the table.
+        scale: ``smoke``, ``desk`` or ``paper``.
+        name: stem of the table's files.
+    """
+    data = ", ".join(DATASETS.get(item, item) for item in measured.facts("dataset")) or "no data yet"
+    parts = [
+        rf"{title} on {escape(data)} at $\rho={measured.rate:g}$, measured at scale \texttt{{{escape(scale)}}}.",
+        *([rf"\textbf{{{SMOKE_NOTE}}}"] if scale == "smoke" else []),
+        "Parentheses give changes from no pruning in points, and throughput as a multiple of the dense encoder "
+        "on the same kernel in the same process.",
+        "Size/add. lists the no-pruning model once and then each method's addition, counted from the built models.",
+        _where(measured),
+        _seeds(measured, methods, name),
+        _training(measured),
+        *_token_counts(measured, methods),
+        f"The best fully fine-tuned result is bold; {MISSING} has not been measured.",
+        *([f"{DAGGER} common parameter-free recovery."] if measured.frame["task"].isin(["seg", "det"]).any() else []),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _where(measured: Measured) -> str:
+    """Device, batch, precision and kernel of the throughput; several of one kind are all named."""
+    parts = []
+    for column, name in (
+        ("device", "device"),
+        ("batch", "batch"),
+        ("dtype", "precision"),
+        ("kernel", "attention kernel"),
+    ):
+        found = measured.facts(column)
+        if found:
+            mixed = " (not the same for every row)" if len(found) > 1 else ""
+            parts.append(f"{name} {escape(', '.join(found))}{mixed}")
+    return f"Throughput: {'; '.join(parts)}." if parts else ""
+
+
+def _seeds(measured: Measured, methods: Sequence[str], name: str) -> str:
+    runs = measured.runs
+    sets = {
+        tuple(sorted(set(runs.loc[runs["method"] == method, "seed"]))) for method in methods if measured.has(method)
+    }
+    if not sets:
+        return ""
+    if len(sets) > 1:
+        return f"Means over the seeds that {escape(name)}.csv lists for each row."
+    seeds = sets.pop()
+    if len(seeds) == 1:
+        return f"One seed ({seeds[0]})."
+    return (
+        f"Means over {len(seeds)} seeds; {escape(name)}.csv has the standard deviations and the paired bootstrap "
+        "intervals of the changes."
+    )
+
+
+def _training(measured: Measured) -> str:
+    """Budget of no pruning and of the other methods, as their records state it."""
+    runs = measured.runs
+    parts = []
+    for of, rows in (
+        ("no pruning", runs[runs["method"] == DENSE]),
+        ("every other method", runs[runs["method"] != DENSE]),
+    ):
+        budgets = sorted({(row.budget, row.start) for row in rows.itertuples() if row.budget})
+        texts = [f"{budget} from {_START.get(start, start)}" for budget, start in budgets]
+        if texts:
+            parts.append(f"{of}: {escape(' or '.join(texts))}")
+    return f"Training: {'; '.join(parts)}." if parts else ""
+
+
+def _token_counts(measured: Measured, methods: Sequence[str]) -> list[str]:
+    """Names the methods that do not leave exactly K patches in every image."""
+    spread = []
+    for method in methods:
+        mean, sd = (measured.value(method, name) for name in ("final_tokens_mean", "final_tokens_sd"))
+        patches = measured.value(method, "patches")
+        if method == DENSE or mean is None or patches is None:
+            continue
+        exact = keep_count(round(patches.mean), measured.rate)
+        deviation = 0.0 if sd is None else sd.mean
+        if deviation > 0 or mean.mean != exact:
+            spread.append(rf"{escape(method)} ${mean.mean:.1f}\pm{deviation:.1f}$ for {exact}")
+    return [f"Final patches where they are not exact: {', '.join(spread)}."] if spread else []

@@ -1,0 +1,116 @@
+"""LaTeX of a table: escaping, numbers as the paper prints them, booktabs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MISSING = "--"
+DAGGER = r"$^\dagger$"
+
+_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+}
+
+
+@dataclass(frozen=True)
+class Tabular:
+    """A table that can be typeset.
+
+    Attributes:
+        label: LaTeX label, such as ``tab:cls``.
+        caption: LaTeX of the caption.
+        heads: LaTeX of the column heads; the first column is set left, the others centred.
+        groups: rows between midrules, each a list of LaTeX cells.
+        origin: where the numbers came from, for a comment at the top.
+        tight: whether the columns need less space between them.
+    """
+
+    label: str
+    caption: str
+    heads: Sequence[str]
+    groups: Sequence[Sequence[Sequence[str]]]
+    origin: str
+    tight: bool = False
+
+    def render(self) -> str:
+        """The table environment; needs only the package booktabs."""
+        body = "\n\\midrule\n".join("\n".join(_row(row) for row in group) for group in self.groups)
+        lines = [
+            f"% {self.origin}",
+            r"\begin{table}[tb]",
+            r"\centering",
+            *([r"\setlength{\tabcolsep}{2.0pt}"] if self.tight else []),
+            r"{\small",
+            rf"\begin{{tabular}}{{l{'c' * (len(self.heads) - 1)}}}",
+            r"\toprule",
+            _row(self.heads),
+            r"\midrule",
+            body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            "}",
+            rf"\caption{{{self.caption}}}",
+            rf"\label{{{self.label}}}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def escape(text: str) -> str:
+    """Plain text as LaTeX; characters outside ASCII, which old engines refuse, are dropped."""
+    ascii_only = text.encode("ascii", "ignore").decode()
+    return re.sub(r"[\\&%$#_{}~^<>]", lambda match: _SPECIAL[match.group()], ascii_only)
+
+
+def score(value: float) -> str:
+    """A score in percent: one place."""
+    return f"{value:.1f}"
+
+
+def signed(value: float) -> str:
+    """A change in points: one place, always with its sign, except zero."""
+    text = f"{abs(value):.1f}"
+    if float(text) == 0:
+        return text
+    return f"$-${text}" if value < 0 else f"+{text}"
+
+
+def rate(value: float) -> str:
+    """Images per second: whole from 100 on, else one place, below 1 two."""
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
+
+
+def ratio(value: float) -> str:
+    """A multiplier: two places."""
+    return rf"{value:.2f}$\times$"
+
+
+def count(value: float) -> str:
+    """A number of parameters: 132M, 86.6M, 2.3K, 290."""
+    for size, suffix in ((1e6, "M"), (1e3, "K")):
+        if value >= size * 0.99995:
+            scaled = value / size
+            return f"{scaled:.0f}{suffix}" if scaled >= 99.95 else f"{scaled:.1f}{suffix}"
+    return f"{value:.0f}"
+
+
+def bold(text: str) -> str:
+    """Bold text."""
+    return rf"\textbf{{{text}}}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"

@@ -1,0 +1,138 @@
+"""Builds a table by its label: from the runs of a scale to `.tex`, `.csv` and the comparison with the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from tap.config.jobs import runs_of_table
+from tap.config.load import load_scale
+from tap.errors import UserError
+from tap.paper.compare import compare
+from tap.paper.compare_report import report
+from tap.paper.measured import Measured
+from tap.paper.tables.main_table import MAIN_TABLES, Cell, MainTable, cells, tabular
+from tap.paper.tidy import gather
+from tap.provenance.files import atomic_write
+
+SUFFIXES = (".tex", ".csv", ".compare.csv", ".compare.md")
+
+Builder = Callable[[pd.DataFrame, float, str, Path], dict[str, str]]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be built.
+
+    Attributes:
+        task: the task whose runs it shows.
+        build: from (tidy table, main keep rate, scale, project folder) to the contents by file suffix.
+    """
+
+    task: str
+    build: Builder
+
+
+def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str = ".") -> list[Path]:
+    """Writes ``<label>.tex``, ``.csv``, ``.compare.csv`` and ``.compare.md``.
+
+    Args:
+        label: ``tab_cls``; the LaTeX label ``tab:cls`` is the same.
+        scale: whose runs are shown.
+        out_folder: where the files go.
+        root: the project's folder.
+
+    Returns:
+        The files.
+
+    Raises:
+        UserError: no such table, settings or runs that cannot be read, or a folder that cannot be written.
+    """
+    name = table_name(label)
+    table = TABLES[name]
+    config = load_scale(scale, root=root)
+    frame = gather(runs_of_table(config, table.task), root)
+    contents = table.build(frame, config.main_rate, scale, Path(root))
+    return [atomic_write(Path(out_folder) / f"{name}{suffix}", contents[suffix]) for suffix in SUFFIXES]
+
+
+def table_name(label: str) -> str:
+    """File stem of a table's label.
+
+    Raises:
+        UserError: no such table can be built.
+    """
+    name = label.replace(":", "_").replace("-", "_")
+    if name not in TABLES:
+        raise UserError(f"table '{label}': cannot be built; choose one of {', '.join(TABLES)}")
+    return name
+
+
+def build_main_table(table: MainTable, frame: pd.DataFrame, rate: float, scale: str, root: Path) -> dict[str, str]:
+    """Contents of a main table's files by suffix."""
+    measured = Measured(frame, rate, root)
+    numbers = cells(table, measured)
+    scores = [column.metric for column in table.scores]
+    others = [name for column in table.throughput for name in (column.metric, column.ratio)]
+    beside = compare(table.reported, measured, scale, scores, others)
+    return {
+        ".tex": tabular(table, measured, scale, numbers).render(),
+        ".csv": _csv(cell_frame(numbers, scale, measured.runs)),
+        ".compare.csv": _csv(beside),
+        ".compare.md": report(beside, table.reported, measured, scale, scores, others),
+    }
+
+
+def cell_frame(numbers: Sequence[Cell], scale: str, runs: pd.DataFrame) -> pd.DataFrame:
+    """One line per cell, with what it takes to walk back to its runs.
+
+    Columns: row (reducer's name) and its printed name, column, unit, value, sd over seeds, low and high of the paired
+    95 % interval (changes only), number of seeds, status (measured or missing), then device, batch, precision and
+    kernel of the first run, and the ids of all runs.
+    """
+    by_run = runs.drop_duplicates("run").set_index("run")
+    lines = []
+    for cell in numbers:
+        line: dict = {"scale": scale, "row": cell.row, "name": cell.label, "column": cell.column, "unit": cell.unit}
+        value = cell.value
+        if value is None:
+            lines.append(line | {"n_seeds": 0, "status": "missing"})
+            continue
+        bounds = {} if value.interval is None else {"low": value.interval.low, "high": value.interval.high}
+        where = by_run.loc[value.runs[0], ["device", "batch", "dtype", "kernel"]].to_dict()
+        line |= {"value": value.mean, "sd": value.sd, **bounds, "n_seeds": len(value.seeds), "status": "measured"}
+        lines.append(line | where | {"runs": " ".join(value.runs)})
+    return pd.DataFrame(lines, columns=list(CELL_COLUMNS))
+
+
+CELL_COLUMNS = (
+    "scale",
+    "row",
+    "name",
+    "column",
+    "unit",
+    "value",
+    "sd",
+    "low",
+    "high",
+    "n_seeds",
+    "status",
+    "device",
+    "batch",
+    "dtype",
+    "kernel",
+    "runs",
+)
+
+TABLES: dict[str, Table] = {
+    name: Table(table.task, partial(build_main_table, table)) for name, table in MAIN_TABLES.items()
+}
+"""Tables that can be built, by file stem."""
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    return frame.to_csv(index=False, lineterminator="\n")

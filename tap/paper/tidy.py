@@ -1,0 +1,230 @@
+"""One tidy table of everything that the runs of a scale and task measured: what every paper table is a function of.
+
+One row per (run, metric). A run that is not there yet is simply absent; a run that is there and cannot be read is an
+error, because a silently dropped run would look like one that nobody has made.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pandera.pandas as pa
+
+from tap.config.jobs import runs_of_table
+from tap.config.load import load_scale
+from tap.config.methods import PRETRAINING
+from tap.errors import UserError
+from tap.provenance.files import atomic_write
+from tap.runs import SCALES, TASKS, Run
+
+METRICS_FILE, RECORD_FILE, PER_SAMPLE_FILE = "metrics.json", "run.json", "per_sample.npz"
+
+PRIMARY_METRIC = {"cls": "top1", "seg": "miou", "det": "box_ap"}
+
+UNITS = {
+    "top1": "percent",
+    "miou": "percent",
+    "box_ap": "percent",
+    "mask_ap": "percent",
+    "patches": "patches",
+    "final_tokens_mean": "patches",
+    "final_tokens_sd": "patches",
+    "parameters": "parameters",
+    "parameters_added": "parameters",
+    "encoder_images_per_second": "images/s",
+    "full_images_per_second": "images/s",
+    "encoder_speedup": "ratio",
+    "full_speedup": "ratio",
+    "peak_gb": "GB",
+}
+"""Units of the metrics that tables print. Other metrics pass through with an empty unit."""
+
+_PERCENT = [name for name, unit in UNITS.items() if unit == "percent"]
+_TEXT = ("run", "scale", "task", "method", "variant", "metric", "unit")
+_FACTS = ("device", "dtype", "kernel", "dataset", "budget", "start", "fingerprint", "per_sample")
+
+SCHEMA = pa.DataFrameSchema(
+    {
+        "run": pa.Column(str),
+        "scale": pa.Column(str, pa.Check.isin(SCALES)),
+        "task": pa.Column(str, pa.Check.isin(TASKS)),
+        "method": pa.Column(str),
+        "rate": pa.Column(float, pa.Check.in_range(0.0, 1.0, include_min=False)),
+        "variant": pa.Column(str),
+        "seed": pa.Column(int, pa.Check.ge(0)),
+        "metric": pa.Column(str),
+        "value": pa.Column(float, pa.Check(lambda value: value.abs() < math.inf)),
+        "unit": pa.Column(str),
+        "device": pa.Column(str),
+        "dtype": pa.Column(str),
+        "batch": pa.Column(pd.Int64Dtype(), nullable=True),
+        "kernel": pa.Column(str),
+        "dataset": pa.Column(str),
+        "budget": pa.Column(str),
+        "start": pa.Column(str),
+        "fingerprint": pa.Column(str),
+        "per_sample": pa.Column(str),
+    },
+    checks=pa.Check(
+        lambda frame: ~frame["metric"].isin(_PERCENT) | frame["value"].between(0.0, 100.0),
+        error="a score in percent lies outside 0 to 100",
+    ),
+    unique=["run", "metric"],
+    strict=True,
+    ordered=True,
+)
+"""Columns: the run and its parts; metric, value and unit; then where it was measured (device, dtype, batch, kernel),
+on what (dataset), after which training (budget, and start: what the training started from), by which code
+(fingerprint), and the file with the values of single images, relative to the project (empty if there is none)."""
+
+
+def tidy_path(scale: str, task: str) -> Path:
+    """Where the tidy table of a scale and task is, relative to the project's root."""
+    return Path("results") / scale / f"tidy_{task}.csv"
+
+
+def gather(runs: Iterable[Run], root: Path | str = ".") -> pd.DataFrame:
+    """Reads what the runs measured.
+
+    Args:
+        runs: the runs that may be there; which of them are is found out here.
+        root: the project's folder.
+
+    Returns:
+        The tidy table, ordered by run and metric; without rows if no run is there.
+
+    Raises:
+        UserError: a run's file is unreadable, not of the right form, or holds a number that cannot be.
+    """
+    rows: list[dict[str, Any]] = []
+    for run in sorted(set(runs)):
+        if (Path(root) / run.folder / METRICS_FILE).is_file():
+            rows += _rows_of(run, Path(root))
+    return _validated(pd.DataFrame(rows, columns=list(SCHEMA.columns)), "results")
+
+
+def write_tidy(scale: str, task: str, path: Path | str, root: Path | str = ".") -> Path:
+    """Gathers the runs behind a task's tables and writes them as CSV, whole or not at all.
+
+    Raises:
+        UserError: as `gather` and `tap.config.load.load_scale` do, or the path cannot be written.
+    """
+    frame = gather(runs_of_table(load_scale(scale, root=root), task), root)
+    return atomic_write(path, frame.to_csv(index=False, lineterminator="\n"))
+
+
+def read_tidy(path: Path | str) -> pd.DataFrame:
+    """Reads what `write_tidy` wrote.
+
+    Raises:
+        UserError: the file is missing, or not a tidy table.
+    """
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise UserError(f"{path}: cannot be read as a tidy table ({error}); make it again from the runs") from error
+    return _validated(frame, str(path))
+
+
+def _validated(frame: pd.DataFrame, origin: str) -> pd.DataFrame:
+    try:
+        typed = frame.assign(
+            **{name: frame[name].astype(str) for name in (*_TEXT, *_FACTS)},
+            rate=frame["rate"].astype(float),
+            seed=frame["seed"].astype(int),
+            value=frame["value"].astype(float),
+            batch=pd.to_numeric(frame["batch"].replace("", pd.NA)).astype("Int64"),
+        )
+        return SCHEMA.validate(typed)
+    except (KeyError, ValueError, TypeError) as error:
+        raise UserError(f"{origin}: not a tidy table ({error}); make it again from the runs") from error
+    except pa.errors.SchemaError as error:
+        detail = "" if error.failure_cases is None else f"; first case: {_first_case(error)}"
+        raise UserError(f"{origin}: {error.reason_code or 'check'} failed ({error.check}){detail}") from error
+
+
+def _first_case(error: pa.errors.SchemaError) -> str:
+    cases = error.failure_cases
+    if not isinstance(cases, pd.DataFrame) or not len(cases):
+        return str(cases)
+    index = cases.iloc[0].get("index")
+    if error.data is not None and index in getattr(error.data, "index", ()):
+        row = error.data.loc[index]
+        return f"{row['run']}, {row['metric']} = {row['value']}"
+    return str(cases.iloc[0].to_dict())
+
+
+def _rows_of(run: Run, root: Path) -> list[dict[str, Any]]:
+    metrics = _read_json(root / run.folder / METRICS_FILE)
+    record = _read_json(root / run.folder / RECORD_FILE)
+    per_sample = run.folder / PER_SAMPLE_FILE
+    common = {
+        "run": run.id,
+        "scale": run.scale,
+        "task": run.task,
+        "method": run.method,
+        "rate": run.rate,
+        "variant": run.variant,
+        "seed": run.seed,
+        "device": str(metrics.get("device", "")),
+        "dtype": str(metrics.get("dtype", "")),
+        "batch": metrics.get("batch_size", pd.NA),
+        "kernel": str(metrics.get("kernel", "")),
+        "per_sample": per_sample.as_posix() if (root / per_sample).is_file() else "",
+        **_provenance(record),
+    }
+    numbers = _numbers(run.folder / METRICS_FILE, metrics)
+    needed = PRIMARY_METRIC[run.task]
+    if run.method != PRETRAINING and needed not in numbers:
+        raise UserError(f"{run.folder / METRICS_FILE}: has no '{needed}'; evaluate {run.id} again")
+    return [
+        {**common, "metric": name, "value": value, "unit": UNITS.get(name, "")}
+        for name, value in sorted(numbers.items())
+    ]
+
+
+def _numbers(path: Path, metrics: Mapping[str, Any]) -> dict[str, float]:
+    """The metrics proper: numbers. Text and null are facts or not measured; nested values have no place in the file."""
+    numbers = {}
+    for name, value in metrics.items():
+        if isinstance(value, list | dict):
+            raise UserError(f"{path}: '{name}' is no single value; put arrays into {PER_SAMPLE_FILE}")
+        if name == "batch_size" or isinstance(value, bool | str | None):
+            continue
+        if not math.isfinite(value):
+            raise UserError(f"{path}: '{name}' is {value}, no finite number; evaluate the run again")
+        if name in _PERCENT and not 0.0 <= value <= 100.0:
+            raise UserError(f"{path}: '{name}' is {value}, no percentage; evaluate the run again")
+        numbers[name] = float(value)
+    return numbers
+
+
+def _provenance(record: Mapping[str, Any]) -> dict[str, str]:
+    """Training, data and code of a run, as `run.json` recorded them."""
+    spec = record.get("spec", {})
+    train = spec.get("train", {})
+    budget = ""
+    if train:
+        length = f"{train['length']:g} {train['unit']}"
+        budget = f"{length}, batch {train['batch_size']}"
+    return {
+        "dataset": str(spec.get("data", {}).get("name", "")),
+        "budget": budget,
+        "start": str(spec.get("start_from", "")),
+        "fingerprint": str(record.get("fingerprint", "")),
+    }
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise UserError(f"{path}: cannot be read as JSON ({error}); make the run again") from error
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: must hold a JSON object, not a {type(value).__name__}; make the run again")
+    return value
