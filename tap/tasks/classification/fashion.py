@@ -130,13 +130,11 @@ def read_labels(path: Path, classes: int) -> np.ndarray:
 def _sources(named: str | Path | None, scratch: Path, wanted: list[IdxFile]) -> list[Source]:
     if named is not None:
         return [named_path(named)]
-    names = [file.name for file in wanted]
+    names = [f"{file.name}.gz" for file in wanted]
     return [
         installed_folder(Path("/") / _PACKAGE_FOLDER),
         debian_package(_PACKAGE, _PACKAGE_FOLDER, scratch),
-        public_download(
-            {f"{file.name}.gz": tuple(f"{url}{file.name}.gz" for url in _URLS) for file in wanted}, scratch
-        ),
+        public_download({name: tuple(url + name for url in _URLS) for name in names}, scratch),
     ]
 
 

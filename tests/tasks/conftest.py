@@ -1,0 +1,62 @@
+"""Settings and tiny made data shared by the data tests."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tap.config.schema import (
+    AugmentConfig,
+    ControllerConfig,
+    DataConfig,
+    EvalConfig,
+    JobSpec,
+    ModelConfig,
+    OptimizerConfig,
+    PretrainConfig,
+    ProfileConfig,
+    TrainConfig,
+)
+
+
+def make_spec(data: DataConfig, model: ModelConfig, augment: AugmentConfig, task: str = "cls") -> JobSpec:
+    train = TrainConfig(length=1, batch_size=4, optimizer=OptimizerConfig(lr=1e-3), augment=augment)
+    return JobSpec(
+        scale="smoke", task=task, method="dense", rate=1.0, variant="main", seed=0, device="cpu",
+        data=data, model=model, pretrain=PretrainConfig(train=train), start_from="scratch",
+        controller=ControllerConfig(), static_split=(100.0,), train=train,
+        eval=EvalConfig(batch_size=4), profile=ProfileConfig(batch_size=1),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def cls_spec(idx_root):
+    """Makes the settings of a tiny Fashion-MNIST; keyword arguments change the data section or the augmentation."""
+
+    def make(augment: dict | None = None, model: dict | None = None, **data):
+        settings = {"name": "fashion_mnist", "root": str(idx_root), "num_classes": 10, "mean": (0.3,), "std": (0.35,)}
+        settings |= {"calibration": 20} | data
+        sizes = {"image_size": 32, "patch_size": 4, "channels": 1, "width": 16, "heads": 2} | (model or {})
+        return make_spec(DataConfig(**settings), ModelConfig(**sizes), AugmentConfig(**(augment or {})))
+
+    return make
+
+
+@pytest.fixture
+def idx_root(tmp_path):
+    """A folder with 100 + 40 random images in the idx format, labels 0..9 in turn."""
+    root = tmp_path / "fashion_mnist"
+    root.mkdir()
+    for prefix, count in (("train", 100), ("t10k", 40)):
+        pixels = np.random.default_rng(count).integers(0, 256, (count, 28, 28))
+        write_idx(root / f"{prefix}-images-idx3-ubyte", pixels)
+        write_idx(root / f"{prefix}-labels-idx1-ubyte", np.arange(count) % 10)
+    return root
+
+
+def write_idx(path: Path, values: np.ndarray) -> None:
+    header = bytes((0, 0, 8, values.ndim)) + struct.pack(f">{values.ndim}I", *values.shape)
+    path.write_bytes(header + values.astype(np.uint8).tobytes())
