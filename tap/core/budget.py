@@ -114,7 +114,10 @@ def allocate(share_logit: Tensor | None, budget: Tensor, patches: Tensor, last: 
         return Allocation(budget, budget.to(torch.float32), torch.zeros_like(budget))
     if share_logit is None:
         raise ValueError("share_logit: only the last pruning layer goes without a share")
-    return settle_proposal(torch.sigmoid(share_logit.to(torch.float32)) * budget, budget, patches)
+    # Vectorised sigmoids differ in the last bit from those at the end of a batch; float64 in between hides that, and no
+    # image's count depends on its batch.
+    share = torch.sigmoid(share_logit.to(torch.float64)).to(torch.float32)
+    return settle_proposal(share * budget, budget, patches)
 
 
 def split_by_shares(shares: Sequence[float], total: int) -> list[int]:
