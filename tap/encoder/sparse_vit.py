@@ -28,8 +28,8 @@ class BlockRunner(Protocol):
 
     keep_rate: float
 
-    def extra_prefix(self, batch: int) -> Tensor | None:
-        """Tokens that join behind the class token `(B, r, d)`."""
+    def extra_prefix(self, batch: int, patches: int) -> Tensor | None:
+        """Tokens that join behind the class token `(B, r, d)`, for images of `patches` patches."""
 
     def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
         """Runs block `layer` (from 1) and removes what the method removes there."""
@@ -103,7 +103,7 @@ class SparseEncoder(nn.Module):
             UserError: the image's sides do not fit the patch (or the model's fixed size).
         """
         size = self._grid(images)
-        embedded = self._embed(images)
+        embedded = self._embed(images, size[0] * size[1])
         if sample_ids is None:
             sample_ids = torch.zeros(len(images), dtype=torch.int64, device=images.device)
         prefix = embedded.shape[1] - size[0] * size[1]
@@ -137,11 +137,11 @@ class SparseEncoder(nn.Module):
             patches = patches * tokens.layout.valid[..., None]
         return vit.fc_norm(patches.sum(dim=1) / tokens.layout.counts_tensor[:, None])
 
-    def _embed(self, images: Tensor) -> Tensor:
+    def _embed(self, images: Tensor, patches: int) -> Tensor:
         """Patch, position and prefix embedding as timm does it, and the register behind the class token."""
         vit = self.vit
         x = vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
-        extra = self.reducer.extra_prefix(len(images))
+        extra = self.reducer.extra_prefix(len(images), patches)
         if extra is None:
             return x
         own = vit.num_prefix_tokens

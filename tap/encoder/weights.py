@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import pickle
+import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,20 @@ from tap.errors import UserError
 _OWN_PREFIX = "encoder.vit."
 _HEADS = ("head.", "fc_norm.")
 _DECODER = ("decoder", "mask_token")
+# Where published checkpoints keep their tensors (MAE and ViTDet: "model").
+_WRAPPERS = ("model", "state_dict")
+# How torch.load fails on a file that was cut off or has wrong bytes, depending on where (found by trying).
+_TORN = (
+    RuntimeError,
+    EOFError,
+    OSError,
+    ValueError,
+    LookupError,
+    AssertionError,
+    TypeError,
+    AttributeError,
+    struct.error,
+)
 
 
 def read_tensors(path: Path, expected_sha256: str | None = None) -> dict[str, Tensor]:
@@ -31,35 +48,57 @@ def read_tensors(path: Path, expected_sha256: str | None = None) -> dict[str, Te
         UserError: missing file, other hash, truncated file, or a pickle that holds more than tensors.
     """
     if not path.is_file():
-        raise UserError(f"weights: {path} does not exist; give a .safetensors or tensor-only .pth file")
+        raise UserError(f"{path}: there is no such weights file; produce it first, or give one that exists")
     content = path.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if expected_sha256 is not None and found != expected_sha256.lower():
-        raise UserError(f"weights: {path} has sha256 {found}, expected {expected_sha256}; fetch the file again")
-    if path.suffix == ".safetensors":
-        try:
-            return load_safetensors(content)
-        except SafetensorError as error:
-            raise UserError(f"weights: {path} is not a complete safetensors file ({error}); fetch it again") from error
-    try:
-        loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).splitlines()[0]
         raise UserError(
-            f"weights: {path} is truncated or holds more than tensors ({reason}); fetch it again, or convert it to "
-            "safetensors with the code that wrote it"
+            f"{path}: its sha256 is {found}, but {expected_sha256} is expected; fetch the file again, or correct the "
+            "expected hash if another file is meant"
+        )
+    if path.suffix != ".safetensors":
+        return _read_torch(path, content)
+    try:
+        return load_safetensors(content)
+    except SafetensorError as error:
+        raise _damaged(path, error) from error
+
+
+def _read_torch(path: Path, content: bytes) -> dict[str, Tensor]:
+    """Named tensors of what torch.save wrote, in its zip format or as the bare pickle that it was before."""
+    try:
+        loaded: Any = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        if content.startswith(b"PK") and not zipfile.is_zipfile(io.BytesIO(content)):
+            raise _damaged(path, error) from error
+        raise UserError(
+            f"{path}: holds pickled objects (or is no checkpoint), and reading those could run foreign code; save its "
+            "tensors alone, best as safetensors, and give that file"
         ) from error
-    if isinstance(loaded, dict) and isinstance(loaded.get("model"), dict):
-        loaded = loaded["model"]
-    if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
-        raise UserError(f"weights: {path} is not a dictionary of tensors; give the state dict of a ViT")
+    except _TORN as error:
+        raise _damaged(path, error) from error
+    for wrapper in _WRAPPERS:
+        if isinstance(loaded, dict) and isinstance(loaded.get(wrapper), dict):
+            loaded = loaded[wrapper]
+    if not isinstance(loaded, dict) or not loaded or not all(isinstance(value, Tensor) for value in loaded.values()):
+        raise UserError(
+            f"{path}: does not hold a table of named tensors; give a state dict, alone or under 'model' or 'state_dict'"
+        )
     return loaded
+
+
+def _damaged(path: Path, error: Exception) -> UserError:
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return UserError(
+        f"{path}: cut off or damaged ({path.stat().st_size} bytes: {reason}); delete it and produce or fetch it again"
+    )
 
 
 def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None) -> None:
     """Fills a timm ViT with pre-trained weights; heads and MAE decoders in the file are left out.
 
-    The position embedding is resized where the file has another grid.
+    The position embedding is resized where the file has another grid, and a class token that the model does not have is
+    dropped together with its position.
 
     Args:
         vit: timm `VisionTransformer`.
@@ -71,11 +110,12 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None) -> N
     """
     tensors = read_tensors(path, expected_sha256)
     if any(name.startswith(_OWN_PREFIX) for name in tensors):
-        tensors = {name.removeprefix(_OWN_PREFIX): value for name, value in tensors.items() if name.startswith(_OWN_PREFIX)}
+        tensors = {
+            name.removeprefix(_OWN_PREFIX): value for name, value in tensors.items() if name.startswith(_OWN_PREFIX)
+        }
     wanted = {name: value for name, value in vit.state_dict().items() if not name.startswith(_HEADS)}
     tensors = {name: value for name, value in tensors.items() if not name.startswith((*_HEADS, *_DECODER))}
-    if "pos_embed" in tensors and "pos_embed" in wanted:
-        tensors["pos_embed"] = _fit_positions(tensors["pos_embed"], wanted["pos_embed"], vit)
+    tensors = _fit_positions(tensors, vit)
     # A model that pools globally has no use for the final norm of a class-token checkpoint, and the other way round.
     missing = sorted(name for name in wanted if name not in tensors and not name.startswith("norm."))
     unknown = sorted(name for name in tensors if name not in wanted and not name.startswith("norm."))
@@ -94,10 +134,21 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None) -> N
     vit.load_state_dict({name: tensors[name] for name in wanted if name in tensors}, strict=False)
 
 
-def _fit_positions(positions: Tensor, wanted: Tensor, vit: Any) -> Tensor:
-    """Resizes a position embedding to the model's grid; leaves anything that is not a square grid for the shape check."""
-    prefix = 0 if vit.no_embed_class else vit.num_prefix_tokens
-    side = round((positions.shape[1] - prefix) ** 0.5)
-    if positions.shape == wanted.shape or side * side != positions.shape[1] - prefix:
-        return positions
-    return resample_abs_pos_embed(positions, new_size=list(vit.patch_embed.grid_size), num_prefix_tokens=prefix)
+def _fit_positions(tensors: dict[str, Tensor], vit: Any) -> dict[str, Tensor]:
+    """Fits position embedding and class token to the model: resized to its grid, without a token that it does not have.
+
+    Anything but a grid of another size is left for the check of shapes.
+    """
+    wanted, found = getattr(vit, "pos_embed", None), tensors.get("pos_embed")
+    tensors = dict(tensors)
+    prefix = int("cls_token" in tensors)
+    if not vit.has_class_token:
+        tensors.pop("cls_token", None)
+    if wanted is None or found is None or found.shape == wanted.shape or found.ndim != 3:
+        return tensors
+    patches, own_prefix = found[:, prefix:], wanted.shape[1] - vit.patch_embed.num_patches
+    side = round(patches.shape[1] ** 0.5)
+    if side * side == patches.shape[1] != vit.patch_embed.num_patches:
+        patches = resample_abs_pos_embed(patches, list(vit.patch_embed.grid_size), num_prefix_tokens=0)
+    tensors["pos_embed"] = torch.cat([found[:, : min(prefix, own_prefix)], patches], dim=1)
+    return tensors

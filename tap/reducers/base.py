@@ -81,7 +81,7 @@ class Reducer(nn.Module):
         self.settings = settings
         self.keep_rate = settings.keep_rate
 
-    def extra_prefix(self, batch: int) -> Tensor | None:
+    def extra_prefix(self, batch: int, patches: int) -> Tensor | None:
         """Tokens that join behind the class token `(B, r, d)`; None for no token."""
         return None
 

@@ -40,7 +40,9 @@ def build_vit(model: ModelConfig, dynamic_size: bool = False) -> VisionTransform
     }
     if model.timm_name is not None:
         if not timm.is_model(model.timm_name):
-            near = ", ".join(timm.list_models(f"*{model.timm_name.split('.')[0]}*")[:3]) or "see timm.list_models('vit*')"
+            near = (
+                ", ".join(timm.list_models(f"*{model.timm_name.split('.')[0]}*")[:3]) or "see timm.list_models('vit*')"
+            )
             raise UserError(f"model: timm does not know '{model.timm_name}'; did you mean {near}?")
         return timm.create_model(model.timm_name, pretrained=False, **common)
     if model.image_size % model.patch_size:

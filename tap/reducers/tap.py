@@ -6,7 +6,7 @@ import torch
 from timm.models.vision_transformer import Block
 from torch import Tensor
 
-from tap.core.budget import Allocation, allocate
+from tap.core.budget import Allocation, allocate, keep_count
 from tap.core.noise import gumbel_like
 from tap.core.register import Controller
 from tap.core.selection import ragged_register_scores, register_scores, select
@@ -42,8 +42,13 @@ class Tap(Reducer):
         """Anneals the temperature of the soft mask."""
         self.temperature = cosine_temperature(progress, self.settings.tau_start, self.settings.tau_end)
 
-    def extra_prefix(self, batch: int) -> Tensor:
-        """The initial register of the active task `(B, 1, d)`; it has no position."""
+    def extra_prefix(self, batch: int, patches: int) -> Tensor | None:
+        """The initial register of the active task `(B, 1, d)`, without a position; None where nothing is to be removed.
+
+        With an empty budget there is nothing to control, and leaving the register out makes keep rate 1 the dense model.
+        """
+        if keep_count(patches, self.keep_rate) == patches:
+            return None
         return self.controller.initial(self.settings.task, batch)
 
     def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:

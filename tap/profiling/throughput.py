@@ -1,0 +1,121 @@
+"""Encoder throughput of a method beside the dense encoder: same kernel, same process, alternating runs.
+
+One timing of each side follows the other, so that a slow moment of the machine meets both; medians are compared.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tap.encoder.attention import kernel_name
+from tap.encoder.sparse_vit import SparseEncoder
+from tap.reducers.base import ReducerSettings
+from tap.reducers.dense import Dense
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds per batch of two functions, measured in turn.
+
+    Attributes:
+        reference: median seconds of the reference side.
+        subject: median seconds of the other side.
+        ratio: median over pairs of reference / subject: above 1 the subject is faster.
+    """
+
+    reference: float
+    subject: float
+    ratio: float
+
+
+def alternate(
+    reference: Callable[[], object],
+    subject: Callable[[], object],
+    device: torch.device,
+    warmup: int,
+    iterations: int,
+) -> Timing:
+    """Times two functions in turn, with synchronisation before and after every measured call.
+
+    Args:
+        reference, subject: what to run.
+        device: which device has to finish before the clock is read.
+        warmup: calls of each side that are not measured.
+        iterations: measured calls of each side.
+    """
+
+    def seconds(call: Callable[[], object]) -> float:
+        _synchronise(device)
+        start = time.perf_counter()
+        call()
+        _synchronise(device)
+        return time.perf_counter() - start
+
+    for _ in range(warmup):
+        reference()
+        subject()
+    pairs = [(seconds(reference), seconds(subject)) for _ in range(iterations)]
+    return Timing(
+        statistics.median(first for first, _ in pairs),
+        statistics.median(second for _, second in pairs),
+        statistics.median(first / second for first, second in pairs),
+    )
+
+
+def dense_twin(encoder: SparseEncoder) -> SparseEncoder:
+    """An encoder with the same backbone (shared, not copied) that removes nothing."""
+    vit = encoder.vit
+    settings = ReducerSettings(width=vit.embed_dim, depth=len(vit.blocks), layers=(len(vit.blocks),))
+    return SparseEncoder(vit, Dense(settings), encoder.read_blocks).to(next(vit.parameters()).device)
+
+
+def precision(device: torch.device, dtype: str) -> AbstractContextManager[object]:
+    """The inference path of a profile: bf16 autocast, or plain fp32."""
+    return torch.autocast(device.type, torch.bfloat16) if dtype == "bf16" else nullcontext()
+
+
+def profile_encoder(
+    encoder: SparseEncoder, images: Tensor, sample_ids: Tensor, warmup: int, iterations: int, dtype: str
+) -> dict[str, float | int | str]:
+    """Encoder throughput and its ratio to the dense encoder (Sec. Profiling protocol).
+
+    For a dense head the time includes matching, packing and reconstruction at every read point.
+
+    Args:
+        encoder: the method's encoder, in evaluation mode.
+        images: `(B, C, H, W)` on the encoder's device; real images, since counts depend on them.
+        sample_ids: `(B,)` int64.
+        warmup: unmeasured iterations of each side.
+        iterations: measured iterations of each side.
+        dtype: `fp32` or `bf16`.
+
+    Returns:
+        Keys as in `metrics.json`: images per second of both sides, `encoder_speedup`, kernel, dtype and batch size.
+    """
+    device = images.device
+    twin = dense_twin(encoder).eval()
+    with torch.inference_mode(), precision(device, dtype):
+        timing = alternate(
+            lambda: twin(images), lambda: encoder(images, sample_ids), device, warmup=warmup, iterations=iterations
+        )
+    return {
+        "encoder_images_per_second": len(images) / timing.subject,
+        "encoder_dense_images_per_second": len(images) / timing.reference,
+        "encoder_speedup": timing.ratio,
+        "kernel": kernel_name(device, torch.bfloat16 if dtype == "bf16" else torch.float32),
+        "dtype": dtype,
+        "batch_size": len(images),
+        "threads": torch.get_num_threads() if device.type == "cpu" else 0,
+    }
+
+
+def _synchronise(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
