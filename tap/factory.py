@@ -55,9 +55,7 @@ def create_model(
         UserError: unknown model, method or task, keep rate outside (0, 1], or weights that do not fit.
     """
     if task != "cls":
-        raise UserError(
-            f"task: create_model builds 'cls' models, not '{task}'; dense tasks are built from their settings"
-        )
+        raise UserError(f"task: create_model builds 'cls' models, not '{task}'; its pipeline builds the others")
     controller = controller or ControllerConfig()
     config = ModelConfig(timm_name=name, image_size=image_size, patch_size=16, channels=channels, drop_path=drop_path)
     vit = build_vit(config, dynamic_size=dynamic_img_size)

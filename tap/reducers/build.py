@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -40,10 +41,8 @@ def build_vit(model: ModelConfig, dynamic_size: bool = False) -> VisionTransform
     }
     if model.timm_name is not None:
         if not timm.is_model(model.timm_name):
-            near = (
-                ", ".join(timm.list_models(f"*{model.timm_name.split('.')[0]}*")[:3]) or "see timm.list_models('vit*')"
-            )
-            raise UserError(f"model: timm does not know '{model.timm_name}'; did you mean {near}?")
+            near = get_close_matches(model.timm_name, timm.list_models("vit*"), n=3)
+            raise UserError(f"model: timm does not know '{model.timm_name}'; near names: {', '.join(near) or 'none'}")
         return timm.create_model(model.timm_name, pretrained=False, **common)
     if model.image_size % model.patch_size:
         raise UserError(f"model: image_size {model.image_size} is not a multiple of patch_size {model.patch_size}")

@@ -43,9 +43,9 @@ class Tap(Reducer):
         self.temperature = cosine_temperature(progress, self.settings.tau_start, self.settings.tau_end)
 
     def extra_prefix(self, batch: int, patches: int) -> Tensor | None:
-        """The initial register of the active task `(B, 1, d)`, without a position; None where nothing is to be removed.
+        """The initial register of the active task `(B, 1, d)`, without a position; None where the budget is empty.
 
-        With an empty budget there is nothing to control, and leaving the register out makes keep rate 1 the dense model.
+        Without removals there is nothing to control, and leaving the register out makes keep rate 1 the dense model.
         """
         if keep_count(patches, self.keep_rate) == patches:
             return None
