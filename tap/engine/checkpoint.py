@@ -7,24 +7,15 @@ architecture) has its own message, and the model is not touched unless all of it
 from __future__ import annotations
 
 import json
-import pickle
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
-from timm.layers import resample_abs_pos_embed
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from tap.encoder.weights import read_tensors
 from tap.errors import UserError
-from tap.provenance.files import atomic_write, sha256_file
-
-_TRUNK = "encoder.vit."
-# Where published checkpoints keep their tensors (MAE and ViTDet: "model"), and what only their pre-training uses.
-_WRAPPERS = ("model", "state_dict")
-_PRETRAINING_ONLY = ("decoder", "mask_token", "head.", "fc_norm.")
+from tap.provenance.files import atomic_write
 
 
 def save_weights(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, object]) -> Path:
@@ -39,12 +30,6 @@ def save_weights(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, 
     # One metadata entry only: safetensors writes several in an order that changes from call to call.
     metadata = {"tap": json.dumps(about, sort_keys=True)}
     return atomic_write(path, lambda temporary: save_file(whole, temporary, metadata=metadata))
-
-
-def read_about(path: Path) -> dict[str, object]:
-    """What a file written by `save_weights` says of itself; empty for a file of another origin."""
-    with safe_open(path, framework="pt") as file:
-        return json.loads((file.metadata() or {}).get("tap", "{}"))
 
 
 def load_weights(
@@ -69,82 +54,6 @@ def load_weights(
     path = Path(path)
     tensors = read_tensors(path, expected_sha256)
     _fill(path, model, tensors, tuple(new), tuple(left_out))
-
-
-def load_trunk(path: str | Path, vit: nn.Module, expected_sha256: str | None = None) -> None:
-    """Loads a pre-trained trunk into a timm ViT: a run of this project, or a public MAE checkpoint.
-
-    Takes the ``encoder.vit.`` part of a run's weights, or the whole of a file in the naming of MAE and timm, without
-    what only pre-training or another head needs. Position embeddings of another grid are resized (bicubic), and a class
-    token that `vit` does not have is dropped together with its position.
-
-    Raises:
-        UserError: as `load_weights`.
-    """
-    path = Path(path)
-    tensors = read_tensors(path, expected_sha256)
-    if any(name.startswith(_TRUNK) for name in tensors):
-        tensors = {name.removeprefix(_TRUNK): tensor for name, tensor in tensors.items() if name.startswith(_TRUNK)}
-    own = set(vit.state_dict())
-    tensors = {
-        name: tensor for name, tensor in tensors.items() if name in own or not name.startswith(_PRETRAINING_ONLY)
-    }
-    _fill(path, vit, _fit_positions(tensors, vit), (), ())
-
-
-def read_tensors(path: Path, expected_sha256: str | None = None) -> dict[str, Tensor]:
-    """Reads the named tensors of a checkpoint onto the CPU, without ever running code from it.
-
-    Raises:
-        UserError: the file is missing, damaged, not the expected one, or holds anything but tensors.
-    """
-    if not path.is_file():
-        raise UserError(f"{path}: there is no such checkpoint; produce it first, or give the path of one that exists")
-    if expected_sha256 is not None:
-        found = sha256_file(path)
-        if found != expected_sha256.lower():
-            raise UserError(
-                f"{path}: its sha256 is {found}, but {expected_sha256} is expected; fetch the file again, or correct "
-                "the expected hash if another file is meant"
-            )
-    if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except SafetensorError as error:
-            raise _damaged(path, error) from error
-    return _read_torch(path)
-
-
-def _read_torch(path: Path) -> dict[str, Tensor]:
-    with path.open("rb") as file:
-        archive = file.read(2) == b"PK"  # since torch 1.6 a zip archive, before it a bare pickle
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        if archive and not zipfile.is_zipfile(path):
-            raise _damaged(path, error) from error
-        raise UserError(
-            f"{path}: holds pickled objects (or is no checkpoint), and reading those could run foreign code; save its "
-            "tensors alone, best as safetensors, and give that file"
-        ) from error
-    except (RuntimeError, EOFError) as error:
-        raise _damaged(path, error) from error
-    for wrapper in _WRAPPERS:
-        if isinstance(content, dict) and isinstance(content.get(wrapper), dict):
-            content = content[wrapper]
-    tensors = content if isinstance(content, dict) else {}
-    if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise UserError(
-            f"{path}: does not hold a table of named tensors; give a state dict, alone or under 'model' or 'state_dict'"
-        )
-    return dict(tensors)
-
-
-def _damaged(path: Path, error: Exception) -> UserError:
-    reason = (str(error) or type(error).__name__).splitlines()[0]
-    return UserError(
-        f"{path}: cut off or damaged ({path.stat().st_size} bytes: {reason}); delete it and produce or fetch it again"
-    )
 
 
 def _fill(
@@ -183,22 +92,3 @@ def _fill(
 
 def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-
-
-def _fit_positions(tensors: dict[str, Tensor], vit: nn.Module) -> dict[str, Tensor]:
-    """Adapts the position embedding to the grid and the prefix of `vit`."""
-    wanted = vit.state_dict().get("pos_embed")
-    found = tensors.get("pos_embed")
-    if wanted is None or found is None or found.ndim != 3 or found.shape[2] != wanted.shape[2]:
-        return tensors  # a difference that `_fill` names
-    tensors = dict(tensors)
-    prefix = int("cls_token" in tensors)
-    if not vit.has_class_token:
-        tensors.pop("cls_token", None)
-    if found.shape != wanted.shape:
-        patches = found[:, prefix:]
-        own_prefix = wanted.shape[1] - vit.patch_embed.num_patches
-        if patches.shape[1] != vit.patch_embed.num_patches:
-            patches = resample_abs_pos_embed(patches, list(vit.patch_embed.grid_size), num_prefix_tokens=0)
-        tensors["pos_embed"] = torch.cat([found[:, :prefix][:, :own_prefix], patches], dim=1)
-    return tensors

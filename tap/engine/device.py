@@ -1,8 +1,9 @@
-"""Which device a job computes on."""
+"""Which device a job computes on, and how a record calls it."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import torch
 
@@ -27,3 +28,21 @@ def select_device(wanted: str) -> torch.device:
             "to 'cpu', or start no more processes than there are GPUs"
         )
     return torch.device("cuda", local_rank)
+
+
+def describe_device(device: torch.device) -> str:
+    """The device in words: the model of the GPU, or of the processor with the number of threads in use."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    threads = torch.get_num_threads()
+    return f"{_processor()}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def _processor() -> str:
+    facts = Path("/proc/cpuinfo")
+    if facts.is_file():
+        for line in facts.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return "CPU"

@@ -30,6 +30,7 @@ from tap.engine.resume import ResumeStates
 from tap.engine.schedule import Schedule
 from tap.engine.streams import Stream, total_steps
 from tap.errors import UserError
+from tap.reducers.base import Reducer
 from tap.seeds import derive_seed
 from tap.tasks.base import Batch, Task
 
@@ -151,6 +152,9 @@ class _Training:
         _seed_everything(derive_seed(self._spec.seed, "step", self.step, self._processes.rank))
         rate = self._schedule.set(self.step)
         progress = self.step / max(1, self.total - 1)
+        for module in lane.model.modules():
+            if isinstance(module, Reducer):
+                module.set_progress(progress)
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.precision == "bf16"):
             loss, extra = lane.task.loss(lane.model, batch, progress)
         self._optimizer.zero_grad(set_to_none=True)

@@ -7,11 +7,13 @@ reported. A damaged state is set aside by name and the one before it is used, so
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -66,18 +68,36 @@ class ResumeStates:
         self._report_foreign()
         return None
 
-    def prepare(self) -> None:
-        """Makes the folder and removes what a killed writer left half done.
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Makes the folder, keeps other processes out of it, and removes what a killed writer left half done.
+
+        A workflow that was killed may have left its job behind, and that job then trains on: wait until it is through.
+        The lock is the operating system's and goes with the process, however that ends.
 
         Raises:
             UserError: the folder cannot be written.
         """
         atomic_write(self.folder / "identity.json", json.dumps(self._identity, indent=1, sort_keys=True) + "\n")
-        for torn in self.folder.glob(".*.tmp*"):
-            torn.unlink()
+        with (self.folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._report("another process is training this run; waiting for its end")
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            for torn in self.folder.glob(".*.tmp*"):
+                torn.unlink()
+            yield
 
-    def clear(self) -> None:
-        """Removes all states, once the results that came of them are in place."""
+    @property
+    def finished(self) -> bool:
+        """Whether a training of this identity has come to its end and published."""
+        mark = self.folder / "finished"
+        return mark.is_file() and mark.read_text() == self._key
+
+    def finish(self) -> None:
+        """Notes the end and removes all states, once the results that came of them are in place."""
+        atomic_write(self.folder / "finished", self._key)
         for path in [*self.folder.glob("*.state"), *self.folder.glob("*.damaged")]:
             path.unlink()
 

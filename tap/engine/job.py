@@ -1,0 +1,190 @@
+"""A training as a job: from its settings to the published files of its run.
+
+Everything that can be wrong is looked at before the first step, and results appear only when all of them are there to
+be written: weights, log, and the record last. Until then an older result of the run stays as it is. The same command
+goes on where a killed one stopped, and does nothing where nothing is left to do.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from contextlib import nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from tap.config.jobs import job_json, run_of
+from tap.config.methods import DENSE, PRETRAINING
+from tap.config.schema import JobSpec
+from tap.encoder.weights import load_backbone
+from tap.engine.checkpoint import load_weights, save_weights
+from tap.engine.device import describe_device, select_device
+from tap.engine.distributed import Processes, join_processes
+from tap.engine.loop import train
+from tap.engine.reporting import write_log
+from tap.engine.resume import ResumeStates
+from tap.errors import UserError
+from tap.provenance.files import sha256_file
+from tap.provenance.fingerprint import code_fingerprint
+from tap.provenance.record import LIBRARIES, RECORD, write_record
+from tap.reducers.registry import get as get_reducer
+from tap.runs import Run
+from tap.tasks.base import Task
+from tap.tasks.registry import get_task
+
+WEIGHTS, LOG = "model.safetensors", "log.csv"
+
+
+def run_training(spec: JobSpec) -> None:
+    """Trains the run that `spec` describes and publishes its weights, log and record.
+
+    Raises:
+        UserError: an input is missing or does not fit, a folder cannot be written, the device is not there, or the loss
+            stopped being a number. Nothing that was published before is touched then.
+    """
+    train_run(spec, get_task(spec))
+
+
+def train_run(spec: JobSpec, task: Task) -> None:
+    """`run_training` for a given task."""
+    started, run = datetime.now(UTC), run_of(spec)
+    device = select_device(spec.device)
+    start = starting_weights(spec)
+    fingerprint = code_fingerprint(code_of(spec, task), LIBRARIES)
+    identity = {
+        "settings": json.loads(job_json(spec, "train")),
+        "code": fingerprint,
+        "start": None if start is None else sha256_file(start),
+    }
+    with join_processes(device.type) as processes:
+        states = ResumeStates(run.scratch, identity, lambda text: _say(run, text, processes))
+        with states.held() if processes.first else nullcontext():
+            _check_writable(run.folder)
+            if processes.first_then_others(lambda: states.finished and is_published(run)):
+                _say(run, "already trained with these settings, code and inputs; nothing to do", processes)
+                return
+            model = task.build_model(spec)
+            load_start(spec, model)
+            trained = train(spec, task, model, states, processes, device, events=run.scratch / "tensorboard")
+            if processes.first:
+                about = {"run": run.id, "scale": run.scale, "fingerprint": fingerprint}
+                weights = save_weights(run.folder / WEIGHTS, trained.tensors, about)
+                log = write_log(run.folder / LOG, trained.rows)
+                write_record(
+                    run.folder,
+                    spec,
+                    inputs=[] if start is None else [start],
+                    outputs=[weights, log],
+                    started=started,
+                    extra={
+                        "steps": trained.steps,
+                        "train_seconds": round(trained.seconds, 3),
+                        "processes": processes.world_size,
+                    },
+                    fingerprint=fingerprint,
+                    device=describe_device(device),
+                    threads=torch.get_num_threads(),
+                )
+                states.finish()
+
+
+def code_of(spec: JobSpec, task: Task) -> list[str]:
+    """The modules of this project that decide a training's result, as starting points of a code fingerprint."""
+    tasks = [task, *(part for part in vars(task).values() if isinstance(part, Task))]
+    modules = ["tap.engine.loop", *(type(part).__module__ for part in tasks)]
+    if spec.method != PRETRAINING:
+        modules.append(get_reducer(spec.method).__module__)
+    return [module for module in modules if module.startswith("tap.")]
+
+
+def starting_weights(spec: JobSpec) -> Path | None:
+    """The file that a training starts from, or None where it starts from random weights.
+
+    Raises:
+        UserError: the file is not there.
+    """
+    if spec.start_from == "scratch":
+        return None
+    if spec.start_from == "pretrained" and spec.pretrain.weights is not None:
+        path = Path(spec.pretrain.weights).expanduser()
+        if not path.is_file():
+            raise UserError(f"{path}: there is no such file, but pretrain.weights names it; fetch it, or mend the path")
+        return path
+    source = Run(spec.scale, spec.task, PRETRAINING) if spec.start_from == "pretrained" else dense_of(spec)
+    return published_weights(source)
+
+
+def dense_of(spec: JobSpec) -> Run:
+    """The no-pruning run of the same seed."""
+    return Run(spec.scale, spec.task, DENSE, seed=spec.seed)
+
+
+def load_start(spec: JobSpec, model: nn.Module) -> None:
+    """Puts the weights that the settings start from into `model`; what they lack keeps its initial values.
+
+    Raises:
+        UserError: the file is missing, damaged, or of another architecture.
+    """
+    path = starting_weights(spec)
+    if path is None:
+        return
+    if spec.start_from == "dense":
+        load_weights(path, model, new=("encoder.reducer.",))
+    else:
+        load_backbone(model.encoder.vit, path, spec.pretrain.sha256 if spec.pretrain.weights is not None else None)
+
+
+def published_weights(run: Run) -> Path:
+    """The weights that a run has published.
+
+    Raises:
+        UserError: the run is not trained, or the file is not the one that its record tells of.
+    """
+    path = run.folder / WEIGHTS
+    if not path.is_file():
+        raise UserError(f"{path}: run {run.id} is not trained yet; train it first")
+    if not is_published(run):
+        raise UserError(
+            f"{path}: differs from what {run.folder / RECORD} says of it (cut off, edited, or its job was killed); "
+            f"train run {run.id} again"
+        )
+    return path
+
+
+def is_published(run: Run) -> bool:
+    """Whether all files of a training are there, and are those that its record names."""
+    record = run.folder / RECORD
+    if not record.is_file():
+        return False
+    outputs: dict[str, dict[str, Any]] = json.loads(record.read_text()).get("outputs", {})
+    known = {Path(name).name: facts["sha256"] for name, facts in outputs.items()}
+    files = [run.folder / name for name in (WEIGHTS, LOG)]
+    return all(file.is_file() and known.get(file.name) == sha256_file(file) for file in files)
+
+
+def _check_writable(folder: Path) -> None:
+    """Makes the folder and removes what a killed writer left in it.
+
+    Raises:
+        UserError: the folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{folder}: cannot be written ({error.strerror}); choose a writable place with free space"
+        ) from error
+    for torn in folder.glob(".*.tmp*"):
+        torn.unlink(missing_ok=True)
+
+
+def _say(run: Run, text: str, processes: Processes) -> None:
+    if processes.first:
+        print(f"{run.id}: {text}", file=sys.stderr)
