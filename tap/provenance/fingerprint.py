@@ -17,8 +17,9 @@ from pathlib import Path
 PACKAGE = "tap"
 SOURCES = Path(__file__).resolve().parents[2]
 # A job's result cannot depend on these beyond what it is given: settings arrive resolved, as a parameter of their own;
-# the rest words errors, names folders and keeps records.
-NEUTRAL = ("tap.config", "tap.errors", "tap.provenance", "tap.runs")
+# some word errors, name folders, keep records or show progress; and the registry of tasks chooses by name among modules
+# that a job names itself (`tap.provenance.behind`), else every job would depend on every task.
+NEUTRAL = ("tap.config", "tap.engine.reporting", "tap.errors", "tap.provenance", "tap.runs", "tap.tasks.registry")
 
 
 def code_fingerprint(modules: Sequence[str], libraries: Sequence[str] = (), root: Path = SOURCES) -> str:

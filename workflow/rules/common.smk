@@ -1,0 +1,153 @@
+# Settings, paths and parameters that the rules share. Rules get values handed one by one, never the settings as a whole.
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from tap.config import job_json, job_spec, load_params, load_scale, runs_of_table
+from tap.config.jobs import dense_run, pretraining_run
+from tap.config.methods import DENSE, METHODS, PRETRAINING
+from tap.errors import UserError
+from tap.provenance import behind
+from tap.provenance.locks import hold_lock
+from tap.runs import Run
+
+# `tap` and `torchrun` of the environment that runs Snakemake, whether or not it is activated.
+shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+
+
+def read_settings():
+    """The scale's settings, and whether it is the one that params.yaml names."""
+    unknown = sorted(set(config) - {"scale"})
+    if unknown:
+        raise WorkflowError(
+            f"--config {unknown[0]}=...: unknown; only 'scale' can be set here, the rest in params.yaml"
+        )
+    try:
+        settings = load_scale(config.get("scale"))
+        return settings, settings.scale == load_params().scale
+    except UserError as error:
+        raise WorkflowError(str(error))
+
+
+CFG, IS_DEFAULT_SCALE = read_settings()
+SCALE = CFG.scale
+RUN_FOLDER = f"results/{SCALE}/runs/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}"
+LOG_FOLDER = f".tap/logs/{SCALE}"
+PREPARED_ROOTS = {
+    task.data.root: name
+    for name, task in CFG.tasks.items()
+    if task.data.name in behind.PREPARED
+}
+PRUNING_METHODS = [method for method in METHODS if method != DENSE]
+TRAINING_GPUS = CFG.processes if CFG.device == "cuda" else 0
+EVALUATION_GPUS = 1 if CFG.device == "cuda" else 0
+TABLES = {f"tab_{task}": task for task in CFG.tasks}
+TABLE_FILES = [".tex", ".csv", ".compare.csv", ".compare.md"]
+
+
+wildcard_constraints:
+    task="|".join(CFG.tasks),
+    method="|".join(METHODS),
+    rate=r"\d\.\d\d",
+    variant="[a-z0-9_-]+",
+    seed=r"\d+",
+    table="|".join(TABLES),
+
+
+def hold_workflow_lock():
+    """Refuses a second workflow in this folder. Unlike Snakemake's own lock, a killed workflow leaves none behind."""
+    global WORKFLOW_LOCK
+    WORKFLOW_LOCK = hold_lock(".tap/workflow.lock")
+    if WORKFLOW_LOCK is None:
+        raise WorkflowError(
+            "another workflow is running in this folder; wait for it, or stop it"
+        )
+
+
+def run_of(wildcards):
+    """The run whose folder a rule's output is in."""
+    return Run(
+        SCALE,
+        wildcards.task,
+        wildcards.method,
+        float(wildcards.rate),
+        wildcards.variant,
+        int(wildcards.seed),
+    )
+
+
+def run_id(wildcards):
+    return run_of(wildcards).id
+
+
+def training_settings(wildcards):
+    """What the training reads of the settings, as JSON: an edit of anything else repeats nothing."""
+    return settings_of("train", wildcards)
+
+
+def evaluation_settings(wildcards):
+    """What the evaluation reads of the settings, as JSON."""
+    return settings_of("evaluate", wildcards)
+
+
+def settings_of(job, wildcards):
+    try:
+        return job_json(job_spec(CFG, run_of(wildcards)), job)
+    except UserError as error:
+        raise WorkflowError(str(error))
+
+
+def training_code(wildcards):
+    return behind.code_of_training(wildcards.task, wildcards.method)
+
+
+def evaluation_code(wildcards):
+    return behind.code_of_evaluation(wildcards.task, wildcards.method)
+
+
+def data_of(wildcards):
+    """The file that says that a task's data are there, whole and right."""
+    data = CFG.tasks[wildcards.task].data
+    if data.name in behind.PREPARED:
+        return f"{data.root}/manifest.json"
+    return f"results/{SCALE}/data/{wildcards.task}.json"
+
+
+def start_of(wildcards):
+    """The weights that a training starts from."""
+    settings = CFG.tasks[wildcards.task]
+    if wildcards.method != "dense" and settings.start_from == "dense":
+        return str(
+            dense_run(CFG, wildcards.task, int(wildcards.seed)).folder
+            / "model.safetensors"
+        )
+    if settings.pretrain.weights is not None:
+        return settings.pretrain.weights
+    return str(pretraining_run(CFG, wildcards.task).folder / "model.safetensors")
+
+
+def training_threads(wildcards):
+    """One for the training itself, so that two small ones share two cores, and one for each loading process."""
+    return 1 + CFG.tasks[wildcards.task].data.workers
+
+
+def evaluation_threads(wildcards):
+    return workflow.cores or 1
+
+
+def results_of(task):
+    """What the runs of a task's tables measured."""
+    return [
+        str(run.folder / name)
+        for run in runs_of_table(CFG, task)
+        for name in ("metrics.json", "per_sample.npz")
+    ]
+
+
+def all_tables():
+    """Every table that the scale can make, where a reader looks for it if this is the scale of params.yaml."""
+    folder = "paper_tables" if IS_DEFAULT_SCALE else f"results/{SCALE}/tables"
+    return [f"{folder}/{table}{suffix}" for table in TABLES for suffix in TABLE_FILES]

@@ -1,0 +1,25 @@
+# Evaluation: score, token counts and throughput of one checkpoint, in one process that has the machine to itself.
+
+
+rule evaluate:
+    input:
+        data=data_of,
+        weights=f"{RUN_FOLDER}/model.safetensors",
+    output:
+        metrics=f"{RUN_FOLDER}/metrics.json",
+        per_sample=f"{RUN_FOLDER}/per_sample.npz",
+        record=f"{RUN_FOLDER}/evaluation.json",
+    log:
+        f"{LOG_FOLDER}/evaluate/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+    # All cores: a throughput that is measured beside a training means nothing.
+    threads: evaluation_threads
+    resources:
+        gpu=EVALUATION_GPUS,
+    params:
+        run=run_id,
+        spec=evaluation_settings,
+        code=evaluation_code,
+    message:
+        "Evaluate {params.run}"
+    shell:
+        f"tap evaluate {{params.run}} --scale {SCALE} --threads {{threads}} --spec {{params.spec:q}} 2>&1 | tee {{log}}"

@@ -1,0 +1,75 @@
+# Training. A killed training goes on where it was: its states lie in .tap/resume, outside of what Snakemake deletes.
+
+
+rule pretrain:
+    input:
+        data=data_of,
+    output:
+        weights=f"{RUN_FOLDER}/model.safetensors",
+        log=f"{RUN_FOLDER}/log.csv",
+        record=f"{RUN_FOLDER}/run.json",
+    log:
+        f"{LOG_FOLDER}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+    wildcard_constraints:
+        method=PRETRAINING,
+    threads: training_threads
+    resources:
+        gpu=TRAINING_GPUS,
+    params:
+        run=run_id,
+        spec=training_settings,
+        code=training_code,
+    message:
+        "Pre-train {params.run}"
+    shell:
+        f"tap train {{params.run}} --scale {SCALE} --threads {{threads}} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
+rule train_dense:
+    input:
+        data=data_of,
+        start=start_of,
+    output:
+        weights=f"{RUN_FOLDER}/model.safetensors",
+        log=f"{RUN_FOLDER}/log.csv",
+        record=f"{RUN_FOLDER}/run.json",
+    log:
+        f"{LOG_FOLDER}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+    wildcard_constraints:
+        method=DENSE,
+    threads: training_threads
+    resources:
+        gpu=TRAINING_GPUS,
+    params:
+        run=run_id,
+        spec=training_settings,
+        code=training_code,
+    message:
+        "Train {params.run} (no pruning)"
+    shell:
+        f"tap train {{params.run}} --scale {SCALE} --threads {{threads}} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
+rule train_method:
+    input:
+        data=data_of,
+        start=start_of,
+    output:
+        weights=f"{RUN_FOLDER}/model.safetensors",
+        log=f"{RUN_FOLDER}/log.csv",
+        record=f"{RUN_FOLDER}/run.json",
+    log:
+        f"{LOG_FOLDER}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+    wildcard_constraints:
+        method="|".join(PRUNING_METHODS),
+    threads: training_threads
+    resources:
+        gpu=TRAINING_GPUS,
+    params:
+        run=run_id,
+        spec=training_settings,
+        code=training_code,
+    message:
+        "Train {params.run}"
+    shell:
+        f"tap train {{params.run}} --scale {SCALE} --threads {{threads}} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
