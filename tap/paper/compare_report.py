@@ -48,7 +48,7 @@ def report(
     ]
     for score in scores:
         lines += _score_section(frame, measured, names, score)
-    lines += _plain_section(frame, names, ["size", *others])
+    lines += _plain_section(frame, reported, ["size", *others])
     return "\n".join(lines) + "\n"
 
 
@@ -88,7 +88,7 @@ def _score_section(frame: pd.DataFrame, measured: Measured, names: dict[str, str
     return lines
 
 
-def _plain_section(frame: pd.DataFrame, names: dict[str, str], metrics: Sequence[str]) -> list[str]:
+def _plain_section(frame: pd.DataFrame, reported: ReportedTable, metrics: Sequence[str]) -> list[str]:
     """Sizes and throughput, measured / reported; they depend on model and device and get no verdict."""
     rows = frame[(frame["kind"] == "value") & frame["metric"].isin(metrics)]
     lines = [
@@ -97,13 +97,15 @@ def _plain_section(frame: pd.DataFrame, names: dict[str, str], metrics: Sequence
         f"| method | {' | '.join(metrics)} |",
         f"|---|{'---|' * len(metrics)}",
     ]
-    for key, name in names.items():
+    printed = {column.key for column in reported.columns}
+    for row in reported.rows:
         cells = []
         for metric in metrics:
-            found = rows[(rows["row"] == key) & (rows["metric"] == metric)]
-            line = found.iloc[0]
-            cells.append(f"{_number(line['measured'], '.6g')} / {_number(line['reported'], '.6g')}")
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+            line = rows[(rows["row"] == row.key) & (rows["metric"] == metric)].iloc[0]
+            theirs = reported.cell(row.key, metric) if metric in printed else None
+            ours = _number(line["measured"], ",.0f" if metric == "size" else ",.4g")
+            cells.append(f"{ours} / {MISSING if theirs is None else theirs.text}")
+        lines.append(f"| {row.label} | {' | '.join(cells)} |")
     return lines
 
 

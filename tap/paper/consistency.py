@@ -139,7 +139,7 @@ def _parameters() -> Iterator[Finding]:
 def _text() -> Iterator[Finding]:
     """Sentences of the abstract, of the main comparison, of efficiency and of the keep rates."""
     for label, score, gain in (("tab:cls", "top1", "0.1"), ("tab:seg", "miou", "1.3"), ("tab:det", "box_ap", "0.5")):
-        cells = (_cell(label, key, score) for key in ("tap", "static"))
+        cells = [_cell(label, key, score) for key in ("tap", "static")]
         yield check(f"text/gain over the static rule {label}", "TAP-J - static", _printed(gain), _difference, *cells)
     full = (_cell("tab:det", key, "full_images_per_second") for key in ("tap", "dense"))
     yield check("text/full-model speedup", "full im/s over no pruning", _printed("1.20"), _ratio, *full)

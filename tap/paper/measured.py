@@ -69,17 +69,30 @@ class Measured:
         at_rate = (frame["rate"] == self.rate) | (frame["method"] == DENSE)
         return frame[at_rate & (frame["variant"] == "main")]
 
+    @cached_property
+    def _index(self) -> dict[tuple[str, str], dict[int, tuple[float, str]]]:
+        """Value and run of every (method, metric) by seed, in ascending order of seeds."""
+        index: dict[tuple[str, str], dict[int, tuple[float, str]]] = {}
+        for row in self.runs.sort_values("seed").itertuples():
+            index.setdefault((row.method, row.metric), {})[int(row.seed)] = (float(row.value), str(row.run))
+        return index
+
+    @cached_property
+    def _per_sample(self) -> dict[str, str]:
+        """File with the per-image values of every run, empty where there is none."""
+        return dict(zip(self.runs["run"], self.runs["per_sample"], strict=True))
+
     def has(self, method: str) -> bool:
         """Whether any run of the method is there."""
-        return bool((self.runs["method"] == method).any())
+        return any(name == method for name, _ in self._index)
 
     def value(self, method: str, metric: str) -> Value | None:
         """Mean of a metric over the method's seeds; None if it was not measured."""
-        rows = self._rows(method, metric)
-        if not len(rows):
+        found = self._index.get((method, metric))
+        if not found:
             return None
-        values = rows["value"].tolist()
-        return Value(float(np.mean(values)), sample_sd(values), tuple(rows["seed"]), tuple(rows["run"]))
+        values = [value for value, _ in found.values()]
+        return Value(float(np.mean(values)), sample_sd(values), tuple(found), tuple(run for _, run in found.values()))
 
     def difference(self, method: str, metric: str, other: str = DENSE) -> Value | None:
         """Mean of (method - other) over the seeds that both have, with a paired interval where images are known.
@@ -90,13 +103,12 @@ class Measured:
         Raises:
             UserError: the runs were evaluated on different images.
         """
-        ours = self._rows(method, metric).set_index("seed")
-        theirs = self._rows(other, metric).set_index("seed")
-        seeds = sorted(set(ours.index) & set(theirs.index))
+        ours, theirs = (self._index.get((name, metric), {}) for name in (method, other))
+        seeds = [seed for seed in ours if seed in theirs]
         if not seeds:
             return None
-        differences = [float(ours.loc[seed, "value"] - theirs.loc[seed, "value"]) for seed in seeds]
-        pairs = [(str(ours.loc[seed, "run"]), str(theirs.loc[seed, "run"])) for seed in seeds]
+        differences = [ours[seed][0] - theirs[seed][0] for seed in seeds]
+        pairs = [(ours[seed][1], theirs[seed][1]) for seed in seeds]
         mean = float(np.mean(differences))
         return Value(
             mean,
@@ -108,18 +120,13 @@ class Measured:
 
     def resampled(self, method: str, metric: str) -> Array | None:
         """The metric's bootstrap replicates, averaged over seeds `(draws,)`; None without per-image values."""
-        runs = self._rows(method, metric)["run"]
-        parts = [self._resample(str(run), metric) for run in runs]
+        parts = [self._resample(run, metric) for _, run in self._index.get((method, metric), {}).values()]
         known = [part for part in parts if part is not None]
         return np.mean(known, axis=0) if known and len(known) == len(parts) else None
 
     def facts(self, column: str) -> list[str]:
         """Distinct non-empty entries of a column of the tidy table, in order of first appearance."""
         return [str(item) for item in self.runs[column].dropna().unique() if str(item)]
-
-    def _rows(self, method: str, metric: str) -> pd.DataFrame:
-        rows = self.runs[(self.runs["method"] == method) & (self.runs["metric"] == metric)]
-        return rows.sort_values("seed")
 
     def _interval(self, mean: float, metric: str, pairs: list[tuple[str, str]]) -> Interval | None:
         differences = []
@@ -143,7 +150,7 @@ class Measured:
         return self._replicates[key]
 
     def _load(self, run: str, metric: str) -> tuple[Array, Statistic] | None:
-        path = str(self.runs.loc[self.runs["run"] == run, "per_sample"].iloc[0])
+        path = self._per_sample[run]
         if not path:
             return None
         arrays = _read_arrays(self.root / path)

@@ -106,7 +106,7 @@ def cell_frame(numbers: Sequence[Cell], scale: str, runs: pd.DataFrame) -> pd.Da
         where = by_run.loc[value.runs[0], ["device", "batch", "dtype", "kernel"]].to_dict()
         line |= {"value": value.mean, "sd": value.sd, **bounds, "n_seeds": len(value.seeds), "status": "measured"}
         lines.append(line | where | {"runs": " ".join(value.runs)})
-    return pd.DataFrame(lines, columns=list(CELL_COLUMNS))
+    return pd.DataFrame(lines, columns=list(CELL_COLUMNS)).astype({"batch": "Int64"})
 
 
 CELL_COLUMNS = (

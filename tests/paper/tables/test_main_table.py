@@ -1,0 +1,197 @@
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from tap.errors import UserError
+from tap.paper.reported import load_reported
+from tap.paper.tables.main_table import MAIN_TABLES
+from tap.paper.tables.registry import CELL_COLUMNS, SUFFIXES, TABLES, build_main_table, build_table
+from tap.paper.tidy import gather
+from tap.runs import Run
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def build(project, runs, name: str = "tab_cls", scale: str = "desk") -> dict[str, str]:
+    return build_main_table(MAIN_TABLES[name], gather(runs, project.root), 0.5, scale, project.root)
+
+
+def body(tex: str) -> list[list[str]]:
+    """Cells of the rows, head first."""
+    inner = tex[tex.index(r"\toprule") : tex.index(r"\bottomrule")]
+    lines = [line.removesuffix(r" \\") for line in inner.splitlines() if line.endswith(r"\\")]
+    return [re.split(r" (?<!\\)& ", line) for line in lines]
+
+
+def rows(tex: str) -> dict[str, list[str]]:
+    return {cells[0]: cells[1:] for cells in body(tex)}
+
+
+@pytest.mark.parametrize("name", MAIN_TABLES)
+def test_a_table_of_no_run_at_all_has_the_papers_layout(project, name: str) -> None:
+    tex = build(project, [], name)[".tex"]
+    table = MAIN_TABLES[name]
+    head, *printed = body(tex)
+    assert all(len(cells) == len(head) == len(table.heads) for cells in printed)
+    assert len(printed) == len(table.reported.rows)
+    assert all(set(cells[1:]) == {"--"} for cells in printed)
+    assert tex.count(r"\midrule") == 3
+    assert rf"\label{{{table.label}}}" in tex
+    plain = tex.replace(r"\{", "").replace(r"\}", "")
+    assert plain.count("{") == plain.count("}")
+    for environment in ("table", "tabular"):
+        assert tex.count(rf"\begin{{{environment}}}") == tex.count(rf"\end{{{environment}}}") == 1
+    assert tex.isascii()
+    assert tex.count("$") % 2 == 0
+
+
+@pytest.mark.parametrize("name", MAIN_TABLES)
+def test_order_is_the_papers(project, name: str) -> None:
+    tex = build(project, [], name)[".tex"]
+    printed = [cells[0].removesuffix(r"$^\dagger$") for cells in body(tex)[1:]]
+    assert printed == [row.label for row in load_reported(MAIN_TABLES[name].label).rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "marked"),
+    [
+        ("tab_cls", set()),
+        ("tab_seg", {"Random", "Attn Top-K", "DiffRate", "Static rule"}),
+        ("tab_det", {"Random", "Attn Top-K", "Static rule"}),
+    ],
+)
+def test_daggers_mark_the_common_recovery(project, name: str, marked: set[str]) -> None:
+    printed = [cells[0] for cells in body(build(project, [], name)[".tex"])[1:]]
+    assert {cell.removesuffix(r"$^\dagger$") for cell in printed if cell.endswith(r"$^\dagger$")} == marked
+
+
+def test_cells_of_measured_rows(project, cls_runs) -> None:
+    printed = rows(build(project, cls_runs)[".tex"])
+    assert printed["No pruning"] == ["1.4M", "90.0", r"100 (1.00$\times$)"]
+    assert printed["Random"] == ["+0", r"\textbf{88.0} ($-$2.0)", r"131 (1.31$\times$)"]
+    assert printed["TAP-J (ours)"] == ["+290", r"80.0 ($-$10.0)", r"131 (1.31$\times$)"]
+    assert printed["EViT"] == ["--", "--", "--"]
+
+
+def test_multiplier_is_the_measured_ratio_not_one_of_the_table(project) -> None:
+    """The throughput of two processes is no ratio: 131.4 over 100 would be 1.31."""
+    runs = [project.add_cls("dense", 0.9), project.add_cls("tap", 0.8, encoder_speedup=1.27)]
+    assert rows(build(project, runs)[".tex"])["TAP-J (ours)"][2] == r"131 (1.27$\times$)"
+
+
+def test_the_frozen_base_and_no_pruning_are_never_bold(project) -> None:
+    runs = [project.add_cls("dense", 0.95), project.add_cls("tap_f", 0.93), project.add_cls("tap", 0.8)]
+    tex = build(project, runs)[".tex"]
+    assert re.findall(r"\\textbf\{([\d.]+)\}", tex) == ["80.0"]
+
+
+def test_no_reported_number_reaches_a_measured_column(project, cls_runs) -> None:
+    contents = build(project, cls_runs)
+    values = {text for row in load_reported("tab:cls").rows for text in (c.text for c in row.cells if c)}
+    values -= {"+0", "1.00", "-2.0", "1.31", "82.0"}
+    tex = contents[".tex"][: contents[".tex"].index(r"\caption")]
+    assert not values & set(re.findall(r"[+\d.]+[KM]?", tex))
+    cells = pd.read_csv(io.StringIO(contents[".csv"]))
+    assert cells.loc[cells["status"] == "missing", "value"].isna().all()
+
+
+def test_caption_says_where_and_how(project, cls_runs) -> None:
+    tex = build(project, cls_runs)[".tex"]
+    caption = tex[tex.index(r"\caption") : tex.index(r"\label")]
+    for part in (
+        "Fashion-MNIST",
+        r"$\rho=0.5$",
+        r"\texttt{desk}",
+        r"device CPU, 2 threads \& more\_",
+        "batch 64",
+        "precision fp32",
+        r"attention kernel sdpa\_math",
+        "Means over 2 seeds",
+        "no pruning: 4 epochs, batch 128 from the pre-trained weights",
+        "every other method: 4 epochs, batch 128 from the no-pruning checkpoint",
+        "-- has not been measured",
+    ):
+        assert part in caption, part
+    assert "mean nothing" not in caption
+    assert "Final patches" not in caption
+
+
+def test_smoke_says_that_it_means_nothing(project) -> None:
+    contents = build(project, [], scale="smoke")
+    assert "these numbers mean nothing" in contents[".tex"]
+    assert "these numbers mean nothing" in contents[".compare.md"]
+
+
+def test_a_method_that_misses_the_count_says_so(project, cls_runs) -> None:
+    cls_runs.append(project.add_cls("ats", 0.85, final_tokens_mean=30.5, final_tokens_sd=2.2))
+    assert r"Final patches where they are not exact: ats $30.5\pm2.2$ for 32." in build(project, cls_runs)[".tex"]
+
+
+def test_seeds_that_differ_are_not_hidden(project) -> None:
+    runs = [project.add_cls("dense", 0.9, 0), project.add_cls("dense", 0.9, 1), project.add_cls("tap", 0.8, 0)]
+    assert r"Means over the seeds that tab\_cls.csv lists" in build(project, runs)[".tex"]
+
+
+def test_every_cell_leads_to_its_runs(project, cls_runs) -> None:
+    cells = pd.read_csv(io.StringIO(build(project, cls_runs)[".csv"]))
+    assert tuple(cells.columns) == CELL_COLUMNS
+    assert not cells.duplicated(["row", "column"]).any()
+    change = cells[(cells["row"] == "random") & (cells["column"] == "top1_delta")].iloc[0]
+    assert change["runs"].split() == [f"cls/{m}/main/s{s}" for s in (0, 1) for m in ("random/r0.50", "dense/r1.00")]
+    assert change["low"] < change["value"] < change["high"]
+    assert change["n_seeds"] == 2
+    assert cells.loc[cells["status"] == "measured", "runs"].notna().all()
+    known = {run.id for run in cls_runs}
+    assert {run for text in cells["runs"].dropna() for run in text.split()} == known
+
+
+def test_detection_prints_two_throughputs_and_two_scores(project) -> None:
+    runs = []
+    for method, rate, score in (("dense", 1.0, 40.0), ("tap", 0.5, 39.5)):
+        speeds = {
+            "encoder_images_per_second": 14.2,
+            "full_images_per_second": 9.6,
+            "encoder_speedup": 1.2,
+            "full_speedup": 1.1,
+        }
+        runs.append(project.add(Run("desk", "det", method, rate), {"box_ap": score, "mask_ap": score - 5, **speeds}))
+    printed = rows(build(project, runs, "tab_det")[".tex"])
+    assert printed["TAP-J (ours)"][1:] == [
+        r"\textbf{39.5} ($-$0.5)",
+        r"\textbf{34.5} ($-$0.5)",
+        r"14.2 (1.20$\times$)",
+        r"9.6 (1.10$\times$)",
+    ]
+
+
+def test_the_same_runs_give_the_same_bytes(project, cls_runs) -> None:
+    assert build(project, cls_runs) == build(project, reversed(cls_runs))
+
+
+def test_build_table_reads_the_settings_and_writes_all_files(project, tmp_path: Path) -> None:
+    for name in ("params.yaml", "workflow/scales/smoke.yaml"):
+        target = tmp_path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text((REPOSITORY / name).read_text())
+    settings = yaml.safe_load((tmp_path / "workflow/scales/smoke.yaml").read_text())
+    seed = settings["tasks"]["cls"]["seeds"][0]
+    for method, rate in (("dense", 1.0), ("tap", settings["main_rate"])):
+        arrays = {"correct": np.arange(9) < 4, "sample_id": np.arange(9)}
+        project.add(Run("smoke", "cls", method, rate, seed=seed), {"top1": 44.4}, arrays)
+    out = tmp_path / "paper_tables"
+    files = build_table("tab:cls", "smoke", out, root=tmp_path)
+    assert [path.name for path in files] == [f"tab_cls{suffix}" for suffix in SUFFIXES]
+    assert all(path.stat().st_size for path in files)
+    assert len(list(out.iterdir())) == len(files)
+    assert "44.4" in files[0].read_text()
+
+
+def test_unknown_table_names_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"tab_nope.*tab_seg"):
+        build_table("tab_nope", "smoke", tmp_path)
+    assert set(TABLES) >= {"tab_seg", "tab_cls", "tab_det"}
