@@ -25,7 +25,7 @@ Statistic = Callable[[Array], Array]
 
 DRAWS = 2000
 LEVEL = 0.95
-_CELLS = 4_000_000  # of the count matrix made at once: 32 MB
+_CELLS = 4_000_000  # of the matrices of counts and of sums made at once: 32 MB each
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def replicates(values: Array, statistic: Statistic, *, seed: int, draws: int = D
         raise UserError("bootstrap: there is no image to resample; evaluate the run again")
     flat = np.ascontiguousarray(values, dtype=np.float64).reshape(images, -1)
     generator = np.random.default_rng(seed)
-    chunk = max(1, _CELLS // images)
+    chunk = max(1, _CELLS // max(images, flat.shape[1]))
     results = []
     for start in range(0, draws, chunk):
         rows = min(chunk, draws - start)

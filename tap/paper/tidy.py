@@ -22,7 +22,8 @@ from tap.errors import UserError
 from tap.provenance.files import atomic_write
 from tap.runs import SCALES, TASKS, Run
 
-METRICS_FILE, RECORD_FILE, PER_SAMPLE_FILE = "metrics.json", "run.json", "per_sample.npz"
+METRICS_FILE, PER_SAMPLE_FILE = "metrics.json", "per_sample.npz"
+TRAINING_RECORD, EVALUATION_RECORD = "run.json", "evaluation.json"
 
 PRIMARY_METRIC = {"cls": "top1", "seg": "miou", "det": "box_ap"}
 
@@ -37,6 +38,7 @@ UNITS = {
     "parameters": "parameters",
     "parameters_added": "parameters",
     "encoder_images_per_second": "images/s",
+    "encoder_dense_images_per_second": "images/s",
     "full_images_per_second": "images/s",
     "encoder_speedup": "ratio",
     "full_speedup": "ratio",
@@ -46,7 +48,17 @@ UNITS = {
 
 _PERCENT = [name for name, unit in UNITS.items() if unit == "percent"]
 _TEXT = ("run", "scale", "task", "method", "variant", "metric", "unit")
-_FACTS = ("device", "dtype", "kernel", "dataset", "budget", "start", "fingerprint", "per_sample")
+_FACTS = (
+    "device",
+    "dtype",
+    "kernel",
+    "dataset",
+    "budget",
+    "start",
+    "fingerprint",
+    "evaluation_fingerprint",
+    "per_sample",
+)
 
 SCHEMA = pa.DataFrameSchema(
     {
@@ -68,6 +80,7 @@ SCHEMA = pa.DataFrameSchema(
         "budget": pa.Column(str),
         "start": pa.Column(str),
         "fingerprint": pa.Column(str),
+        "evaluation_fingerprint": pa.Column(str),
         "per_sample": pa.Column(str),
     },
     checks=pa.Check(
@@ -79,8 +92,9 @@ SCHEMA = pa.DataFrameSchema(
     ordered=True,
 )
 """Columns: the run and its parts; metric, value and unit; then where it was measured (device, dtype, batch, kernel),
-on what (dataset), after which training (budget, and start: what the training started from), by which code
-(fingerprint), and the file with the values of single images, relative to the project (empty if there is none)."""
+on what (dataset), after which training (budget, and start: what the training started from), by which code (fingerprint
+of the training, and of the evaluation), and the file with the values of single images, relative to the project (empty
+if there is none)."""
 
 
 def tidy_path(scale: str, task: str) -> Path:
@@ -127,7 +141,7 @@ def read_tidy(path: Path | str) -> pd.DataFrame:
     try:
         frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise UserError(f"{path}: cannot be read as a tidy table ({error}); make it again from the runs") from error
+        raise UserError(f"{path}: cannot be read as a tidy table ({error}); `tap gather` makes it") from error
     return _validated(frame, str(path))
 
 
@@ -161,7 +175,8 @@ def _first_case(error: pa.errors.SchemaError) -> str:
 
 def _rows_of(run: Run, root: Path) -> list[dict[str, Any]]:
     metrics = _read_json(root / run.folder / METRICS_FILE)
-    record = _read_json(root / run.folder / RECORD_FILE)
+    record = _read_json(root / run.folder / TRAINING_RECORD)
+    evaluation = root / run.folder / EVALUATION_RECORD
     per_sample = run.folder / PER_SAMPLE_FILE
     common = {
         "run": run.id,
@@ -176,6 +191,7 @@ def _rows_of(run: Run, root: Path) -> list[dict[str, Any]]:
         "batch": metrics.get("batch_size", pd.NA),
         "kernel": str(metrics.get("kernel", "")),
         "per_sample": per_sample.as_posix() if (root / per_sample).is_file() else "",
+        "evaluation_fingerprint": str(_read_json(evaluation).get("fingerprint", "")) if evaluation.is_file() else "",
         **_provenance(record),
     }
     numbers = _numbers(run.folder / METRICS_FILE, metrics)

@@ -1,4 +1,4 @@
-"""Builds a table by its label: from the runs of a scale to `.tex`, `.csv` and the comparison with the paper."""
+"""Builds a table by its label: from the tidy table of a scale to `.tex`, `.csv` and the comparison with the paper."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from tap.config.jobs import runs_of_table
 from tap.config.load import load_scale
 from tap.errors import UserError
 from tap.paper.compare import compare
 from tap.paper.compare_report import report
 from tap.paper.measured import Measured
 from tap.paper.tables.main_table import MAIN_TABLES, Cell, MainTable, cells, tabular
-from tap.paper.tidy import gather
+from tap.paper.tidy import read_tidy, tidy_path
 from tap.provenance.files import atomic_write
 
 SUFFIXES = (".tex", ".csv", ".compare.csv", ".compare.md")
@@ -38,7 +37,9 @@ class Table:
 
 
 def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str = ".") -> list[Path]:
-    """Writes ``<label>.tex``, ``.csv``, ``.compare.csv`` and ``.compare.md``.
+    """Writes ``<label>.tex``, ``.csv``, ``.compare.csv`` and ``.compare.md`` from the scale's tidy table.
+
+    Beside the tidy table only the per-image values that it names are read.
 
     Args:
         label: ``tab_cls``; the LaTeX label ``tab:cls`` is the same.
@@ -50,13 +51,13 @@ def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str
         The files.
 
     Raises:
-        UserError: no such table, settings or runs that cannot be read, or a folder that cannot be written.
+        UserError: no such table, no tidy table yet, settings or runs that cannot be read, or a folder that cannot be
+            written.
     """
     name = table_name(label)
     table = TABLES[name]
-    config = load_scale(scale, root=root)
-    frame = gather(runs_of_table(config, table.task), root)
-    contents = table.build(frame, config.main_rate, scale, Path(root))
+    frame = read_tidy(Path(root) / tidy_path(scale, table.task))
+    contents = table.build(frame, load_scale(scale, root=root).main_rate, scale, Path(root))
     return [atomic_write(Path(out_folder) / f"{name}{suffix}", contents[suffix]) for suffix in SUFFIXES]
 
 

@@ -11,7 +11,7 @@ from tap.errors import UserError
 from tap.paper.reported import load_reported
 from tap.paper.tables.main_table import MAIN_TABLES
 from tap.paper.tables.registry import CELL_COLUMNS, SUFFIXES, TABLES, build_main_table, build_table
-from tap.paper.tidy import gather
+from tap.paper.tidy import gather, tidy_path, write_tidy
 from tap.runs import Run
 
 REPOSITORY = Path(__file__).parents[3]
@@ -183,6 +183,7 @@ def test_build_table_reads_the_settings_and_writes_all_files(project, tmp_path: 
     for method, rate in (("dense", 1.0), ("tap", settings["main_rate"])):
         arrays = {"correct": np.arange(9) < 4, "sample_id": np.arange(9)}
         project.add(Run("smoke", "cls", method, rate, seed=seed), {"top1": 44.4}, arrays)
+    write_tidy("smoke", "cls", tmp_path / tidy_path("smoke", "cls"), root=tmp_path)
     out = tmp_path / "paper_tables"
     files = build_table("tab:cls", "smoke", out, root=tmp_path)
     assert [path.name for path in files] == [f"tab_cls{suffix}" for suffix in SUFFIXES]
@@ -194,4 +195,6 @@ def test_build_table_reads_the_settings_and_writes_all_files(project, tmp_path: 
 def test_unknown_table_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"tab_nope.*tab_seg"):
         build_table("tab_nope", "smoke", tmp_path)
+    with pytest.raises(UserError, match=r"tidy_cls.csv"):
+        build_table("tab_cls", "smoke", tmp_path, root=tmp_path)
     assert set(TABLES) >= {"tab_seg", "tab_cls", "tab_det"}
