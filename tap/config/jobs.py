@@ -41,7 +41,7 @@ def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
     Raises:
         UserError: the scale does not have the task.
     """
-    settings = _task(cfg, task)
+    settings = task_of(cfg, task)
     runs = []
     for method in settings.methods:
         rates = {DENSE: [1.0], TAP: sorted({cfg.main_rate, *cfg.keep_rates})}.get(method, [cfg.main_rate])
@@ -57,7 +57,7 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
     """
     if run.scale != cfg.scale:
         raise UserError(f"run: {run.id} belongs to scale '{run.scale}', the settings are those of '{cfg.scale}'")
-    settings = _task(cfg, run.task)
+    settings = task_of(cfg, run.task)
     if run.method == PRETRAINING:
         if settings.pretrain.train is None:
             raise UserError(
@@ -140,7 +140,12 @@ def _left_out(method: str, job: Job) -> tuple[str, ...]:
     return (*_UNREAD[job], *without_pruning, *_RUNNING)
 
 
-def _task(cfg: ScaleConfig, task: str) -> TaskConfig:
+def task_of(cfg: ScaleConfig, task: str) -> TaskConfig:
+    """Settings of one task.
+
+    Raises:
+        UserError: the scale does not have it.
+    """
     if task not in cfg.tasks:
         raise UserError(f"task: '{task}' is not among the tasks of scale '{cfg.scale}': {', '.join(cfg.tasks)}")
     return cfg.tasks[task]  # type: ignore[index]

@@ -198,6 +198,9 @@ class ControllerConfig(Strict):
     )
     recovery_bias: float = Field(0.0, description="initial v: sigmoid(v) = 0.5 of the stored offset")
     register_std: float = Field(0.02, gt=0, description="standard deviation of the initial register")
+    schedule: tuple[float, ...] | None = Field(
+        None, description="fixed shares of the removal budget per pruning block; null (default) learns the allocation"
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> ControllerConfig:

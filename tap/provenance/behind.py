@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tap.provenance.fingerprint import code_fingerprint
+from tap.config.methods import DENSE, PRETRAINING
+from tap.errors import UserError
+from tap.provenance.fingerprint import code_fingerprint, module_exists
 
 COMPUTING: Final = ("numpy", "safetensors", "timm", "torch", "torchvision")
 TABULATING: Final = ("numpy", "pandas")
@@ -22,9 +24,9 @@ _TASKS: Final = {
 _TASK_LIBRARIES: Final = {"cls": (), "seg": ("onedl-mmsegmentation",), "det": ("onedl-mmdetection",)}
 PREPARED: Final = {
     "fashion_mnist": "tap.tasks.classification.fashion",
-    "microscopy": "tap.tasks.segmentation.microscopy",
+    "microscopy": "tap.tasks.segmentation.data_tiles",
 }
-"""Datasets that the workflow fetches, with the module that does. Other data are a person's own and are only checked."""
+"""Datasets that the workflow fetches, with the module whose `prepare` does. Others are a person's own: only checked."""
 
 
 def code_of_data(name: str) -> str:
@@ -33,13 +35,21 @@ def code_of_data(name: str) -> str:
 
 
 def code_of_training(task: str, method: str) -> str:
-    """Fingerprint of what trains a method on a task (`mae` is the pre-training)."""
+    """Fingerprint of what trains a method on a task (`mae` is the pre-training).
+
+    Raises:
+        UserError: the task or the method is not built yet.
+    """
     return code_fingerprint(["tap.engine.job", *_model(task, method)], [*COMPUTING, *_TASK_LIBRARIES[task]])
 
 
 def code_of_evaluation(task: str, method: str) -> str:
-    """Fingerprint of what evaluates and profiles a method on a task."""
-    return code_fingerprint(["tap.engine.loop", *_model(task, method)], [*COMPUTING, *_TASK_LIBRARIES[task]])
+    """Fingerprint of what evaluates and profiles a method on a task.
+
+    Raises:
+        UserError: the task or the method is not built yet.
+    """
+    return code_fingerprint(["tap.studies.evaluation", *_model(task, method)], [*COMPUTING, *_TASK_LIBRARIES[task]])
 
 
 def code_of_gathering() -> str:
@@ -53,6 +63,11 @@ def code_of_tables() -> str:
 
 
 def _model(task: str, method: str) -> Sequence[str]:
-    if method == "mae":
-        return ("tap.tasks.pretraining.task", _TASKS[task], "tap.reducers.dense")
-    return (_TASKS[task], f"tap.reducers.{method}")
+    if not module_exists(_TASKS[task]):
+        raise UserError(f"task: '{task}' is not built yet; leave it out of `tasks` in params.yaml")
+    if method == PRETRAINING:
+        return ("tap.tasks.pretraining.task", _TASKS[task], f"tap.reducers.{DENSE}")
+    reducer = f"tap.reducers.{method}"
+    if not module_exists(reducer):
+        raise UserError(f"method: '{method}' is not built yet; leave it out of tasks.{task}.methods")
+    return (_TASKS[task], reducer)

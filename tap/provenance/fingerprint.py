@@ -66,6 +66,11 @@ def reached_modules(modules: Iterable[str], root: Path = SOURCES) -> list[str]:
     return sorted(found)
 
 
+def module_exists(name: str, root: Path = SOURCES) -> bool:
+    """Whether this project has a module of that name; nothing is imported."""
+    return _find(name, root) is not None
+
+
 @cache
 def version(library: str) -> str:
     """Installed version of a distribution, or ``missing``."""

@@ -15,7 +15,9 @@ from tap.provenance.locks import hold_lock
 from tap.runs import Run
 
 # `tap` and `torchrun` of the environment that runs Snakemake, whether or not it is activated.
-shell.prefix(f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; ")
+shell.prefix(
+    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
+)
 
 
 def read_settings():
@@ -83,27 +85,36 @@ def run_id(wildcards):
     return run_of(wildcards).id
 
 
+def checked(function):
+    """Bad input ends the workflow with its message alone."""
+
+    def call(wildcards):
+        try:
+            return function(wildcards)
+        except UserError as error:
+            raise WorkflowError(str(error))
+
+    return call
+
+
+@checked
 def training_settings(wildcards):
     """What the training reads of the settings, as JSON: an edit of anything else repeats nothing."""
-    return settings_of("train", wildcards)
+    return job_json(job_spec(CFG, run_of(wildcards)), "train")
 
 
+@checked
 def evaluation_settings(wildcards):
     """What the evaluation reads of the settings, as JSON."""
-    return settings_of("evaluate", wildcards)
+    return job_json(job_spec(CFG, run_of(wildcards)), "evaluate")
 
 
-def settings_of(job, wildcards):
-    try:
-        return job_json(job_spec(CFG, run_of(wildcards)), job)
-    except UserError as error:
-        raise WorkflowError(str(error))
-
-
+@checked
 def training_code(wildcards):
     return behind.code_of_training(wildcards.task, wildcards.method)
 
 
+@checked
 def evaluation_code(wildcards):
     return behind.code_of_evaluation(wildcards.task, wildcards.method)
 

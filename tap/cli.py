@@ -1,0 +1,228 @@
+"""`tap ...`: what each workflow rule calls, and what a person calls by hand.
+
+Commands only read their arguments and call one function; modules that take long to import are imported by the command
+that needs them. A `UserError` is printed as it is, and the process exits with status 2.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.syntax import Syntax
+
+import tap
+from tap.config import generate as config_files
+from tap.config import job_spec, load_scale, parse_job
+from tap.config.jobs import Job, task_of
+from tap.config.schema import JobSpec, ScaleConfig
+from tap.errors import UserError
+from tap.provenance.behind import PREPARED
+from tap.provenance.files import atomic_write
+from tap.runs import SCALES, Run
+
+app = typer.Typer(
+    help="Task registers for token pruning in Vision Transformers: the paper as a workflow.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+config_app = typer.Typer(help="Settings: what is in use, and whether it is right.", no_args_is_help=True)
+data_app = typer.Typer(help="Data: fetch and verify, or check your own.", no_args_is_help=True)
+app.add_typer(config_app, name="config")
+app.add_typer(data_app, name="data")
+
+CHECKED = {"imagenet": "tap.tasks.classification.check", "ade20k": "tap.tasks.segmentation.check"}
+"""A person's own datasets, with the module whose `check` looks at them."""
+
+ScaleOption = Annotated[
+    str | None, typer.Option(help="smoke, desk or paper; the one that params.yaml names if not given")
+]
+RunArgument = Annotated[str, typer.Argument(help="run, such as cls/tap/r0.50/main/s0", metavar="RUN")]
+SpecOption = Annotated[
+    str | None, typer.Option(help="settings of the job as JSON; those of params.yaml if not given", metavar="JSON")
+]
+ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads; all cores if not given", min=1)]
+TaskArgument = Annotated[str, typer.Argument(help="cls, seg or det", metavar="TASK")]
+
+
+def main() -> None:
+    """Entry point of the `tap` command."""
+    try:
+        app()
+    except UserError as error:
+        Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"Error: {error}")
+        sys.exit(2)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"tap {tap.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None: ...
+
+
+@config_app.command("show")
+def config_show(
+    scale: ScaleOption = None,
+    run: Annotated[str | None, typer.Option(help="only the settings of this run")] = None,
+) -> None:
+    """Print the settings in use, after params.yaml."""
+    import yaml
+
+    cfg = load_scale(scale)
+    shown: ScaleConfig | JobSpec = cfg if run is None else job_spec(cfg, Run.parse(cfg.scale, run))
+    text = yaml.safe_dump(shown.model_dump(mode="json"), sort_keys=False, default_flow_style=None, width=100)
+    if sys.stdout.isatty():
+        Console().print(Syntax(text, "yaml", background_color="default"))
+    else:
+        print(text, end="")
+
+
+@config_app.command("check")
+def config_check() -> None:
+    """Check params.yaml and the settings of every scale."""
+    for scale in SCALES:
+        cfg = load_scale(scale)
+        print(f"{scale}: right ({', '.join(cfg.tasks)})")
+
+
+@config_app.command("generate")
+def config_generate() -> None:
+    """Write the schemas and the page of all settings anew."""
+    for path in config_files.generate():
+        print(path)
+
+
+@data_app.command("prepare")
+def data_prepare(
+    task: TaskArgument,
+    scale: ScaleOption = None,
+    source: Annotated[Path | None, typer.Option(help="folder that holds the original files")] = None,
+) -> None:
+    """Fetch and verify the data of a task; safe to repeat, and goes on after an interruption."""
+    data = task_of(load_scale(scale), task).data
+    if data.name not in PREPARED:
+        raise UserError(
+            f"tasks.{task}.data: {data.name} is not fetched; put it into {data.root}, then `tap data check {task}`"
+        )
+    print(importlib.import_module(PREPARED[data.name]).prepare(Path(data.root), source))
+
+
+@data_app.command("check")
+def data_check(
+    task: TaskArgument,
+    scale: ScaleOption = None,
+    report: Annotated[Path | None, typer.Option(help="file to write the findings to, if nothing is wrong")] = None,
+    decode_all: Annotated[bool, typer.Option(help="decode every image (hours for ImageNet)")] = False,
+) -> None:
+    """Look at your own data: counts, classes, files that cannot be read."""
+    data = task_of(load_scale(scale), task).data
+    if data.name not in CHECKED:
+        raise UserError(
+            f"tasks.{task}.data: {data.name} is verified whenever it is prepared: `tap data prepare {task}`"
+        )
+    found = importlib.import_module(CHECKED[data.name]).check(data.root, decode_all=decode_all)
+    print(found.render())
+    if not found.ok:
+        raise typer.Exit(1)
+    if report is not None:
+        atomic_write(report, json.dumps({"data": data.name, "facts": found.facts}, indent=1) + "\n")
+
+
+@app.command()
+def train(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None, threads: ThreadsOption = None) -> None:
+    """Train a run; the same command goes on where a killed one stopped."""
+    cfg = load_scale(scale)
+    job = _job("train", cfg, run, spec)
+    if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
+        launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
+        os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
+    _use_threads(threads)
+    from tap.engine.job import run_training
+
+    run_training(job)
+
+
+@app.command()
+def evaluate(
+    run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None, threads: ThreadsOption = None
+) -> None:
+    """Evaluate and profile a trained run."""
+    job = _job("evaluate", load_scale(scale), run, spec)
+    _use_threads(threads)
+    from tap.studies.evaluation import run_evaluation
+
+    run_evaluation(job)
+
+
+@app.command()
+def gather(
+    task: TaskArgument,
+    scale: ScaleOption = None,
+    out: Annotated[
+        Path | None, typer.Option(help="file to write; results/<scale>/tidy_<task>.csv if not given")
+    ] = None,
+) -> None:
+    """Gather what the runs of a task measured into one tidy table."""
+    from tap.paper.tidy import tidy_path, write_tidy
+
+    name = load_scale(scale).scale
+    print(write_tidy(name, task, out or tidy_path(name, task)))
+
+
+@app.command()
+def table(
+    label: Annotated[str, typer.Argument(help="table, such as tab_cls", metavar="LABEL")],
+    scale: ScaleOption = None,
+    out: Annotated[Path | None, typer.Option(help="folder to write to; results/<scale>/tables if not given")] = None,
+) -> None:
+    """Build a table of the paper from the runs, with its comparison."""
+    from tap.paper.tables.registry import build_table
+
+    name = load_scale(scale).scale
+    for path in build_table(label, name, out or _tables_folder(name)):
+        print(path)
+
+
+@app.command()
+def summary(scale: ScaleOption = None) -> None:
+    """Say where the tables are, how full they are, and how they compare with the paper."""
+    from tap.paper.summary import print_summary
+
+    print_summary(_tables_folder(load_scale(scale).scale))
+
+
+def _tables_folder(scale: str) -> Path:
+    return Path("results") / scale / "tables"
+
+
+def _job(job: Job, cfg: ScaleConfig, run_id: str, spec: str | None) -> JobSpec:
+    run = Run.parse(cfg.scale, run_id)
+    return job_spec(cfg, run) if spec is None else parse_job(spec, job, cfg, run)
+
+
+def _use_threads(threads: int | None) -> None:
+    """Sets the threads of torch's operators; before torch is imported, so that OpenMP goes by it as well."""
+    if threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+if __name__ == "__main__":
+    main()
