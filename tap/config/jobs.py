@@ -22,7 +22,7 @@ _UNREAD: dict[Job, tuple[str, ...]] = {
     "train": ("eval", "profile"),
     "evaluate": ("train", "pretrain", "start_from"),
 }
-_UNREAD_WITHOUT_PRUNING = ("controller", "static_split")
+_UNREAD_WITHOUT_PRUNING = ("controller", "static_split", "recovery")
 
 
 def pretraining_run(cfg: ScaleConfig, task: str) -> Run:
@@ -89,6 +89,7 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
         controller=cfg.controller,
         static_split=cfg.static_split,
         train=train,
+        recovery=settings.recovery,
         eval=settings.eval,
         profile=settings.profile,
     )

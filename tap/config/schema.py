@@ -44,6 +44,9 @@ KeepRate = Annotated[
     AfterValidator(_two_decimals),
 ]
 
+Alpha = Annotated[float, Field(ge=0.0, le=1.0)]
+"""Share of the stored offset that recovery adds to the stand-in (Eq. 3)."""
+
 
 class Strict(BaseModel):
     """Base of all settings: unknown keys are errors, values never change after validation."""
@@ -210,12 +213,32 @@ class ControllerConfig(Strict):
         return self
 
 
+class RecoveryConfig(Strict):
+    """How a dense head gets removed positions back (Eqs. 2, 3); the defaults are the paper's for seg."""
+
+    scale: Literal["learned"] | Alpha = Field(
+        "learned", description="alpha of TAP: learned from the register, or one value for all"
+    )
+    endpoint: Literal["auto"] | Alpha = Field(
+        1.0,
+        description="alpha of methods without a readout: 1 full offset, 0 stand-in only; auto trains with the paper's "
+        "and evaluates with the one that is better on the calibration split",
+    )
+    matching: Literal["key", "token", "spatial", "score", "random", "final"] = Field(
+        "key", description="what makes a patch the stand-in of a removed one (tab:matching-ablation)"
+    )
+    zero_fill: bool = Field(False, description="give back zeros instead (recovery off)")
+
+
 class EvalConfig(Strict):
     """Evaluation of a checkpoint."""
 
     batch_size: int = Field(ge=1, description="images per pass")
     inference: Literal["whole", "slide"] = Field(
-        "whole", description="seg: one pass over the image, or sliding windows"
+        "whole", description="seg: one pass over the image, or sliding windows of model.image_size"
+    )
+    stride: int | None = Field(
+        None, ge=1, description="seg: pixels from one window to the next; null takes two thirds of a window"
     )
 
 
@@ -242,6 +265,7 @@ class TaskConfig(Strict):
     methods: tuple[str, ...] = Field(min_length=1, description="rows of the task's main table, by reducer name")
     dense: TrainConfig = Field(description="training of the no-pruning checkpoint")
     method: TrainConfig = Field(description="training of every other method: one budget for all")
+    recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig
     profile: ProfileConfig
 
@@ -251,6 +275,11 @@ class TaskConfig(Strict):
             raise ValueError(f"data.mean has {len(self.data.mean)} values for model.channels {self.model.channels}")
         if DENSE not in self.methods:
             raise ValueError(f"methods must include '{DENSE}' (no pruning), which every row is compared with")
+        if self.eval.stride is not None and self.eval.stride > self.model.image_size:
+            raise ValueError(
+                f"eval.stride {self.eval.stride} leaves gaps between windows of {self.model.image_size} pixels; "
+                "make it smaller"
+            )
         _check_distinct("methods", self.methods)
         _check_distinct("seeds", self.seeds)
         return self
@@ -312,5 +341,6 @@ class JobSpec(Strict):
     controller: ControllerConfig
     static_split: tuple[float, ...]
     train: TrainConfig
+    recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig
     profile: ProfileConfig
