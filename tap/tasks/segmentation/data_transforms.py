@@ -1,0 +1,159 @@
+"""The steps of MMSegmentation's pipeline that are this project's: strict loading at its start, packing at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from mmcv.transforms import BaseTransform
+from PIL import Image, UnidentifiedImageError
+
+from tap.errors import UserError
+from tap.tasks.openmmlab import TRANSFORMS
+
+IGNORE = 255
+"""Label of void pixels after `reduce_zero_label`, in training targets and in evaluation."""
+
+
+@TRANSFORMS.register_module(name="TapLoadImage")
+class LoadImage(BaseTransform):
+    """Reads an 8-bit image as (H, W, 3) BGR; grey becomes three equal channels, an opaque alpha channel is dropped."""
+
+    def transform(self, results: dict[str, Any]) -> dict[str, Any]:
+        """Adds `img` and its sizes."""
+        image = read_image(Path(results["img_path"]))
+        results["img"] = image
+        results["img_shape"] = results["ori_shape"] = image.shape[:2]
+        return results
+
+
+@TRANSFORMS.register_module(name="TapLoadLabels")
+class LoadLabels(BaseTransform):
+    """Reads a label map in ADE20K's numbering (0 void, classes from 1) as classes from 0 and void as 255.
+
+    Args:
+        num_classes: classes of the task.
+    """
+
+    def __init__(self, num_classes: int) -> None:
+        self.num_classes = num_classes
+
+    def transform(self, results: dict[str, Any]) -> dict[str, Any]:
+        """Adds `gt_seg_map`, (H, W) uint8 of the image's original size."""
+        path = Path(results["seg_map_path"])
+        labels = read_labels(path)
+        if labels.shape != tuple(results["ori_shape"]):
+            raise UserError(
+                f"{path}: label map of {_size(labels.shape)} pixels for an image of {_size(results['ori_shape'])}; "
+                f"both must have the size of {results['img_path']}"
+            )
+        if labels.max(initial=0) > self.num_classes:
+            raise UserError(
+                f"{path}: label {labels.max()} is above the {self.num_classes} classes of data.num_classes; "
+                "stored labels are 0 for void and 1 to the number of classes"
+            )
+        results["gt_seg_map"] = (labels.astype(np.int16) - 1).astype(np.uint8)  # 0 wraps to 255
+        results["seg_fields"].append("gt_seg_map")
+        return results
+
+
+@TRANSFORMS.register_module(name="TapPackSample")
+class PackSample(BaseTransform):
+    """Normalises, pads at the bottom and the right, and makes tensors.
+
+    Padding has the mean colour and void labels.
+
+    Args:
+        mean: per-channel mean of pixels in [0, 1], in RGB order.
+        std: per-channel standard deviation.
+        size: side of the padded square; None pads each side to the next multiple of `multiple`.
+        multiple: side of a patch.
+        pad_labels: whether labels are padded along (training) or stay at the original size (evaluation).
+    """
+
+    def __init__(
+        self, mean: Sequence[float], std: Sequence[float], size: int | None, multiple: int, pad_labels: bool
+    ) -> None:
+        self.mean, self.std = (np.asarray(values, dtype=np.float32) for values in (mean, std))
+        self.size, self.multiple, self.pad_labels = size, multiple, pad_labels
+
+    def transform(self, results: dict[str, Any]) -> dict[str, Any]:
+        """Gives `image` (C, H, W) float32, `labels` (H, W) uint8, `size` before padding, and `sample_id`."""
+        image, labels = results["img"], results["gt_seg_map"]
+        colour = cv2.COLOR_BGR2GRAY if len(self.mean) == 1 else cv2.COLOR_BGR2RGB
+        pixels = cv2.cvtColor(image, colour).reshape(*image.shape[:2], -1).astype(np.float32)
+        pixels = (pixels / 255 - self.mean) / self.std
+        height, width = image.shape[:2]
+        bottom, right = (self._padded(side) - side for side in (height, width))
+        pixels = np.pad(pixels, ((0, bottom), (0, right), (0, 0)))
+        if self.pad_labels:
+            labels = np.pad(labels, ((0, bottom), (0, right)), constant_values=IGNORE)
+        return {
+            "image": torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))),
+            "labels": torch.from_numpy(np.ascontiguousarray(labels)),
+            "size": (height, width),
+            "sample_id": results["sample_id"],
+        }
+
+    def _padded(self, side: int) -> int:
+        if self.size is not None and side <= self.size:
+            return self.size
+        return -(-side // self.multiple) * self.multiple
+
+
+def read_image(path: Path) -> np.ndarray:
+    """(H, W, 3) uint8 BGR.
+
+    Raises:
+        UserError: missing, unreadable, not 8 bits per channel, or partly transparent.
+    """
+    image = cv2.imdecode(_content(path), cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION)
+    if image is None:
+        raise UserError(f"{path}: cannot be read as an image; get the file again")
+    if image.dtype != np.uint8:
+        raise UserError(
+            f"{path}: {8 * image.itemsize} bits per channel; convert it to 8 bits, since the range is unknown"
+        )
+    if image.ndim == 2:
+        return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
+    if image.shape[2] == 4:
+        if image[..., 3].min() < 255:
+            raise UserError(f"{path}: has transparent pixels, whose colour is undefined; flatten it to RGB")
+        return np.ascontiguousarray(image[..., :3])
+    return image
+
+
+def read_labels(path: Path) -> np.ndarray:
+    """(H, W) integer labels as stored; 8 or 16 bits, grey or indexed colour.
+
+    Raises:
+        UserError: missing, unreadable, or a colour picture.
+    """
+    try:
+        with Image.open(path) as image:
+            labels = np.asarray(image)
+    except FileNotFoundError as error:
+        raise UserError(f"{path}: missing; every image needs a label map of the same name") from error
+    except (UnidentifiedImageError, OSError, SyntaxError) as error:
+        raise UserError(f"{path}: cannot be read as a label map ({error}); get the file again") from error
+    if labels.ndim != 2 or labels.dtype.kind not in "ui":
+        raise UserError(f"{path}: not a label map but a picture of mode {image.mode}; store one number per pixel")
+    return labels
+
+
+def _content(path: Path) -> np.ndarray:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check that the file is there") from error
+    if not content:
+        raise UserError(f"{path}: empty file; get it again")
+    return np.frombuffer(content, dtype=np.uint8)
+
+
+def _size(shape: Sequence[int]) -> str:
+    return f"{shape[1]} x {shape[0]}"
