@@ -29,10 +29,9 @@ from tap.engine.loop import train
 from tap.engine.reporting import write_log
 from tap.engine.resume import ResumeStates
 from tap.errors import UserError
+from tap.provenance.behind import code_of_training
 from tap.provenance.files import sha256_file
-from tap.provenance.fingerprint import code_fingerprint
-from tap.provenance.record import LIBRARIES, RECORD, write_record
-from tap.reducers.registry import get as get_reducer
+from tap.provenance.record import RECORD, write_record
 from tap.runs import Run
 from tap.tasks.base import Task
 from tap.tasks.registry import get_task
@@ -55,7 +54,7 @@ def train_run(spec: JobSpec, task: Task) -> None:
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
     start = starting_weights(spec)
-    fingerprint = code_fingerprint(code_of(spec, task), LIBRARIES)
+    fingerprint = code_of_training(spec.task, spec.method)
     identity = {
         "settings": json.loads(job_json(spec, "train")),
         "code": fingerprint,
@@ -91,15 +90,6 @@ def train_run(spec: JobSpec, task: Task) -> None:
                     threads=torch.get_num_threads(),
                 )
                 states.finish()
-
-
-def code_of(spec: JobSpec, task: Task) -> list[str]:
-    """The modules of this project that decide a training's result, as starting points of a code fingerprint."""
-    tasks = [task, *(part for part in vars(task).values() if isinstance(part, Task))]
-    modules = ["tap.engine.loop", *(type(part).__module__ for part in tasks)]
-    if spec.method != PRETRAINING:
-        modules.append(get_reducer(spec.method).__module__)
-    return [module for module in modules if module.startswith("tap.")]
 
 
 def starting_weights(spec: JobSpec) -> Path | None:

@@ -7,7 +7,6 @@ reported. A damaged state is set aside by name and the one before it is used, so
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import io
 import json
@@ -20,6 +19,7 @@ from typing import Any
 import torch
 
 from tap.provenance.files import atomic_write, sha256_file
+from tap.provenance.locks import waiting_lock
 
 _KEPT = 2
 _NAME = re.compile(r"(?P<identity>[0-9a-f]{12})-step-(?P<step>\d{9})-(?P<digest>[0-9a-f]{64})\.state")
@@ -79,12 +79,8 @@ class ResumeStates:
             UserError: the folder cannot be written.
         """
         atomic_write(self.folder / "identity.json", json.dumps(self._identity, indent=1, sort_keys=True) + "\n")
-        with (self.folder / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._report("another process is training this run; waiting for its end")
-                fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = "another process is training this run; waiting for its end"
+        with waiting_lock(self.folder / "lock", lambda: self._report(waiting)):
             for torn in self.folder.glob(".*.tmp*"):
                 torn.unlink()
             yield

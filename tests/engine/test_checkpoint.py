@@ -113,7 +113,7 @@ def test_a_pickle_that_would_run_code(tmp_path):
         def __reduce__(self):
             return (exec, (f"open({str(tmp_path / 'ran')!r}, 'w')",))
 
-    for name, write in (("new.pth", torch.save), ("bare.pth", lambda x, path: path.write_bytes(pickle.dumps(x)))):
+    for name, write in (("new.pth", torch.save), ("bare.pth", lambda x, path: path.write_bytes(pickle.dumps(x, 2)))):
         write({"model": Model().state_dict(), "args": Evil()}, tmp_path / name)
         refused(tmp_path / name, Model(), "pickled objects")
     assert not (tmp_path / "ran").exists()

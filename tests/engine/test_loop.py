@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toy_task import ToyTask, toy_spec
+from toy_task import SmallClassification, ToyTask, toy_spec
 
 from tap.engine.distributed import Processes
 from tap.engine.loop import train
 from tap.engine.resume import ResumeStates
 from tap.errors import UserError
+from tap.reducers.base import Reducer, ReducerSettings
 
 
 class Killed(Exception):
@@ -66,6 +67,43 @@ def test_stopped_and_resumed_equals_one_go(tmp_path, straight, stops):
     np.random.seed(99)  # noqa: NPY002
     random.seed(99)
     assert same(run(tmp_path), straight)
+
+
+def test_the_register_trains_and_resumes_like_the_rest(tmp_path):
+    class Dies(SmallClassification):
+        def loss(self, model, batch, progress):
+            if progress > 0.5:
+                raise Killed
+            return super().loss(model, batch, progress)
+
+    spec = toy_spec("tap")
+    whole = run(tmp_path / "a", SmallClassification(), spec)
+    with pytest.raises(Killed):
+        run(tmp_path / "b", Dies(), spec)
+    assert same(run(tmp_path / "b", SmallClassification(), spec), whole)
+    initial = SmallClassification().build_model(spec).state_dict()
+    controller = [name for name in initial if ".reducer." in name and "recovery" not in name]
+    assert controller
+    assert not any(torch.equal(initial[name], whole.tensors[name]) for name in controller)
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_the_reducer_hears_of_the_progress_before_every_step(tmp_path, steps):
+    heard = []
+
+    class Hearing(Reducer):
+        def set_progress(self, progress):
+            heard.append(progress)
+
+    class Task(ToyTask):
+        def build_model(self, spec):
+            model = super().build_model(spec)
+            model.encoder.reducer = Hearing(ReducerSettings(width=12, depth=2, layers=(1,)))
+            model.encoder.reducer.forward = lambda features: features
+            return model
+
+    run(tmp_path, Task(), toy_spec(length=steps, warmup=0))
+    assert heard == pytest.approx([step / max(1, steps - 1) for step in range(steps)])
 
 
 def test_a_resumed_training_does_not_start_over(tmp_path):

@@ -1,7 +1,7 @@
 """A task of a few hundred parameters that uses everything the loop must keep in order.
 
-Its loss draws from the global generators (dropout, NumPy, Python), its samples from their own seeds, its model has a
-buffer, a pruning controller and a head. Run as a script it is a training job: ``python toy_task.py FOLDER [SECONDS]``.
+Its loss draws from the global generators (dropout, NumPy, Python), its samples from their own seeds, and its model has
+a buffer, a controller and a head.
 """
 
 import random
@@ -25,6 +25,7 @@ from tap.config.schema import (
     TrainConfig,
 )
 from tap.tasks.base import Batch, Evaluation, Item, Sample, Splits, Task, seeded_rng
+from tap.tasks.classification.task import Classification
 
 CLASSES = 3
 
@@ -86,14 +87,16 @@ class ToyModel(nn.Module):
             img_size=8, patch_size=4, in_chans=1, embed_dim=width, depth=2, num_heads=2, num_classes=0
         )
         self.encoder.reducer = nn.Linear(width, 1) if controller else nn.Identity()
-        self.head = nn.Sequential(nn.BatchNorm1d(width), nn.Linear(width, CLASSES))
+        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, CLASSES))
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
 
     def forward(self, images):
+        self.seen += self.training
         return self.head(self.encoder.reducer(features := self.encoder.vit(images)).sum() * 0 + features)
 
 
 class ToyTask(Task):
-    """`noisy` draws in the loss; `bad_step` gives a loss that is not a number from that progress on."""
+    """`noisy` draws in the loss; from the progress `bad_from` on, the loss is not a number; a step takes `pause` s."""
 
     name = "cls"
 
@@ -134,3 +137,10 @@ def toy_collate(samples):
         torch.tensor([sample.target for sample in samples]),
         torch.tensor([sample.sample_id for sample in samples]),
     )
+
+
+class SmallClassification(Classification):
+    """The project's classification on the toy's images."""
+
+    def datasets(self, spec):
+        return ToyTask().datasets(spec)

@@ -1,0 +1,104 @@
+"""An evaluation as a job: from the published weights of a run to its metrics, per-image values and throughput."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import numpy as np
+import torch
+from torch import nn
+
+from tap.config.jobs import run_of
+from tap.config.methods import PRETRAINING
+from tap.config.schema import JobSpec
+from tap.engine.checkpoint import load_weights
+from tap.engine.device import describe_device, select_device
+from tap.engine.job import published_weights
+from tap.profiling.throughput import profile_encoder
+from tap.provenance.behind import code_of_evaluation
+from tap.provenance.files import atomic_write
+from tap.provenance.record import write_record
+from tap.tasks.base import Task
+from tap.tasks.registry import get_task
+
+METRICS, PER_SAMPLE, RECORD = "metrics.json", "per_sample.npz", "evaluation.json"
+
+
+def run_evaluation(spec: JobSpec) -> None:
+    """Evaluates the published weights of a run on the validation split, and profiles its encoder.
+
+    Writes ``metrics.json`` (flat: numbers, and facts in words), ``per_sample.npz`` and the record of the job.
+
+    Raises:
+        UserError: the run is not trained, its weights are not those of its record, data are missing, or the folder
+            cannot be written. Nothing that was published before is touched then.
+    """
+    evaluate_run(spec, get_task(spec))
+
+
+def evaluate_run(spec: JobSpec, task: Task) -> None:
+    """`run_evaluation` for a given task."""
+    started, run = datetime.now(UTC), run_of(spec)
+    device = select_device(spec.device)
+    weights = published_weights(run)
+    model = task.build_model(spec)
+    load_weights(weights, model)
+    model.to(device).eval()
+    evaluation = task.evaluate(model, spec, "validation", device)
+    metrics: dict[str, float | int | str] = {
+        **evaluation.metrics,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "device": describe_device(device),
+    }
+    if spec.method != PRETRAINING:
+        metrics |= _profile(spec, task, model, device)
+    arrays = io.BytesIO()
+    np.savez_compressed(arrays, **evaluation.per_sample)
+    outputs = [
+        atomic_write(run.folder / PER_SAMPLE, arrays.getvalue()),
+        atomic_write(run.folder / METRICS, json.dumps(metrics, indent=1, sort_keys=True) + "\n"),
+    ]
+    write_record(
+        run.folder,
+        spec,
+        inputs=[weights],
+        outputs=outputs,
+        started=started,
+        fingerprint=code_of_evaluation(spec.task, spec.method),
+        device=describe_device(device),
+        threads=torch.get_num_threads(),
+        name=RECORD,
+    )
+
+
+def _profile(spec: JobSpec, task: Task, model: nn.Module, device: torch.device) -> dict[str, float | int | str]:
+    """What the method adds to the model, and its encoder's throughput on the first validation images."""
+    encoder = model.encoder
+    dataset, size = task.datasets(spec).validation, spec.profile.batch_size
+    samples = [dataset[position % len(dataset)] for position in range(size)]
+    batch = task.collate(spec, train=False)(samples).to(device)
+    with _threads(spec.profile.threads if device.type == "cpu" else torch.get_num_threads()):
+        profile = profile_encoder(
+            encoder, batch.images, batch.sample_ids, spec.profile.warmup, spec.profile.iterations, spec.profile.dtype
+        )
+        device_text = describe_device(device)
+    return {
+        "patches": encoder.vit.patch_embed.num_patches,
+        "parameters_added": encoder.reducer.added_parameters(),
+        **profile,
+        "device": device_text,
+    }
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,247 @@
+"""Training jobs as the workflow runs them: what they publish, what they start from, and what they refuse."""
+
+import hashlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from toy_task import ToyTask, toy_spec
+
+from tap.config.jobs import run_of
+from tap.engine.job import train_run
+from tap.errors import UserError
+
+PUBLISHED = ["log.csv", "model.safetensors", "run.json"]
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def published(spec):
+    return {path.name: path.read_bytes() for path in sorted(run_of(spec).folder.iterdir())}
+
+
+def bits(spec):
+    """Weights and log, which two runs of the same settings share bit for bit (the record tells times)."""
+    files = published(spec)
+    assert list(files) == PUBLISHED
+    return hashlib.sha256(files["model.safetensors"] + files["log.csv"]).hexdigest()
+
+
+def test_a_job_publishes_weights_log_and_record_and_leaves_no_state(capsys):
+    spec = toy_spec()
+    train_run(spec, ToyTask())
+    files = published(spec)
+    assert list(files) == PUBLISHED
+    record = json.loads(files["run.json"])
+    for name in ("model.safetensors", "log.csv"):
+        assert record["outputs"][f"{run_of(spec).folder}/{name}"]["sha256"] == hashlib.sha256(files[name]).hexdigest()
+    assert record["steps"] == 12
+    assert record["processes"] == 1
+    assert files["log.csv"].decode().splitlines()[0] == "step,epoch,lr,loss,grad_norm,progress"
+    assert not list(run_of(spec).scratch.glob("*.state"))
+    assert list((run_of(spec).scratch / "tensorboard").iterdir())
+    assert "step 12/12" in capsys.readouterr().err
+
+
+def test_the_same_command_again_does_nothing_and_says_so(capsys):
+    spec = toy_spec()
+    train_run(spec, ToyTask())
+    before = published(spec)
+    train_run(spec, ToyTask())
+    assert published(spec) == before
+    assert "nothing to do" in capsys.readouterr().err
+
+
+def test_a_deleted_or_edited_result_is_made_again():
+    spec = toy_spec()
+    train_run(spec, ToyTask())
+    before = bits(spec)
+    for damage in (Path.unlink, lambda path: path.write_bytes(b"edited")):
+        damage(run_of(spec).folder / "model.safetensors")
+        train_run(spec, ToyTask())
+        assert bits(spec) == before
+
+
+def test_other_settings_train_anew_and_replace_the_result_only_at_the_end():
+    spec = toy_spec()
+    train_run(spec, ToyTask())
+    before = published(spec)
+    other = toy_spec(length=14)
+    with pytest.raises(UserError, match="step 10 of 14"):
+        train_run(other, ToyTask(bad_from=10 / 13))
+    assert published(spec) == before
+    train_run(other, ToyTask())
+    assert published(other)["model.safetensors"] != before["model.safetensors"]
+
+
+def test_a_loss_that_is_not_a_number_publishes_nothing(project):
+    with pytest.raises(UserError, match="loss is nan at step 3"):
+        train_run(toy_spec(), ToyTask(bad_from=3 / 11))
+    assert not list(run_of(toy_spec()).folder.iterdir())
+
+
+@pytest.mark.parametrize("place", ["results", ".tap"])
+def test_a_place_that_cannot_be_written_is_refused_before_any_step(project, place):
+    (project / place).write_text("in the way")
+
+    class Untouched(ToyTask):
+        def build_model(self, spec):
+            raise AssertionError("work began")
+
+    with pytest.raises(UserError, match=rf"{place}.*cannot be written"):
+        train_run(toy_spec(), Untouched())
+
+
+def test_a_method_starts_from_the_dense_run_of_its_seed():
+    dense, method = toy_spec(seed=3), toy_spec("tap", seed=3, start_from="dense", length=1, warmup=0)
+    with pytest.raises(UserError, match=r"cls/dense/r1\.00/main/s3/model\.safetensors: run .* is not trained yet"):
+        train_run(method, ToyTask())
+    train_run(dense, ToyTask())
+    train_run(method, ToyTask())
+    start, end = (load_file(run_of(spec).folder / "model.safetensors") for spec in (dense, method))
+    # one step at 1e-2: near the start, and far from the initial weights
+    assert torch.allclose(start["head.1.weight"], end["head.1.weight"], atol=2e-2)
+    assert "encoder.reducer.weight" in end
+    assert list(json.loads(published(method)["run.json"])["inputs"]) == [f"{run_of(dense).folder}/model.safetensors"]
+
+
+def test_an_edited_or_cut_dense_checkpoint_is_refused():
+    dense, method = toy_spec(), toy_spec("tap", start_from="dense")
+    train_run(dense, ToyTask())
+    path = run_of(dense).folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r"model\.safetensors: differs from what .*run\.json says"):
+        train_run(method, ToyTask())
+
+
+def test_a_dense_checkpoint_of_another_width_is_refused():
+    train_run(toy_spec(width=8), ToyTask())
+    with pytest.raises(UserError, match=r"is \(1, 1, 8\) in the file and \(1, 1, 12\) in the model"):
+        train_run(toy_spec("tap", start_from="dense"), ToyTask())
+
+
+def test_dense_starts_from_the_pretraining_or_from_a_file_with_its_hash(project):
+    dense = toy_spec(start_from="pretrained", length=1, warmup=0)
+    with pytest.raises(UserError, match=r"cls/mae/r1\.00/main/s0"):
+        train_run(dense, ToyTask())
+    train_run(toy_spec("mae"), ToyTask())
+    train_run(dense, ToyTask())
+    start = load_file(run_of(toy_spec("mae")).folder / "model.safetensors")
+    end = load_file(run_of(dense).folder / "model.safetensors")
+    assert torch.allclose(start["encoder.vit.pos_embed"], end["encoder.vit.pos_embed"], atol=2e-2)
+    # the same weights in the naming of a public file
+    trunk = {name[len("encoder.vit.") :]: value for name, value in start.items() if name.startswith("encoder.vit.")}
+    torch.save({"model": trunk}, project / "mae.pth")
+    digest = hashlib.sha256((project / "mae.pth").read_bytes()).hexdigest()
+    before = bits(dense)
+    train_run(toy_spec(start_from="pretrained", length=1, warmup=0, weights="mae.pth", sha256=digest), ToyTask())
+    assert bits(dense) == before
+    for weights, sha256, match in (("none.pth", None, "there is no such file"), ("mae.pth", "0" * 64, "is expected")):
+        with pytest.raises(UserError, match=match):
+            train_run(toy_spec(start_from="pretrained", weights=weights, sha256=sha256), ToyTask())
+
+
+def states(spec):
+    return list(run_of(spec).scratch.glob("*.state"))
+
+
+def clear(spec):
+    """Removes the results and the note that they are finished."""
+    for path in [*run_of(spec).folder.iterdir(), *run_of(spec).scratch.glob("finished")]:
+        path.unlink()
+
+
+def forked_job():
+    torch.set_num_threads(1)  # a forked process must not wait for its parent's thread pool
+    train_run(toy_spec(), ToyTask(pause=0.01))
+
+
+@pytest.fixture
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_killed_at_any_moment_ends_with_the_same_bits(one_thread):
+    spec, rng = toy_spec(), random.Random(0)
+    begun = time.monotonic()
+    forked_job()
+    usual = time.monotonic() - begun
+    straight, resumed = bits(spec), 0
+    clear(spec)
+    for _ in range(10):
+        process = get_context("fork").Process(target=forked_job)
+        process.start()
+        process.join(rng.uniform(0.2, 0.8) * usual)
+        process.kill()
+        process.join()
+        resumed += bool(states(spec))
+        if run_of(spec).folder.exists() and (run_of(spec).folder / "run.json").exists():
+            assert bits(spec) == straight
+            clear(spec)
+    assert resumed >= 3  # most kills came in the middle
+    train_run(spec, ToyTask())
+    assert bits(spec) == straight
+
+
+@pytest.mark.slow
+def test_a_real_process_that_was_killed_goes_on_by_the_same_command(project):
+    spec = toy_spec()
+    train_run(spec, ToyTask())
+    straight = bits(spec)
+    clear(spec)
+    command = [sys.executable, str(Path(__file__).parent / "job_process.py")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for count in (1, 2):
+        process = subprocess.Popen([*command, "0.2"], env=environment, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 120
+        while len(states(spec)) < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert states(spec)
+        assert not list(run_of(spec).folder.iterdir())
+    done = subprocess.run([*command, "0"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "goes on at step" in done.stderr
+    assert bits(spec) == straight
+
+
+@pytest.mark.slow
+def test_two_processes_train_like_one(project, tmp_path_factory):
+    spec = toy_spec()
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    script = str(Path(__file__).parent / "job_process.py")
+    done = subprocess.run(
+        [*launcher, script, "0", "plain"],
+        cwd=project,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    two = load_file(run_of(spec).folder / "model.safetensors")
+    record = json.loads(published(spec)["run.json"])
+    assert record["processes"] == 2
+    single = tmp_path_factory.mktemp("single")
+    os.chdir(single)
+    train_run(spec, ToyTask(noisy=False))
+    one = load_file(run_of(spec).folder / "model.safetensors")
+    for name, tensor in one.items():
+        assert torch.allclose(tensor.float(), two[name].float(), atol=1e-4), name
