@@ -36,6 +36,7 @@ class ReducerSettings:
         seed: seed of stateless draws.
         tau_start, tau_end, gumbel: straight-through training (Eq. 4).
         allocation_bias, recovery_bias, register_std: initial values of the controller.
+        schedule: shares of the removal budget per pruning block that replace the learned allocation (ablations).
     """
 
     width: int
@@ -53,12 +54,17 @@ class ReducerSettings:
     allocation_bias: float = -0.693147
     recovery_bias: float = 0.0
     register_std: float = 0.02
+    schedule: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.keep_rate <= 1.0:
             raise UserError(f"keep_rate: {self.keep_rate} is outside (0, 1]; give the share of patches to keep")
         if list(self.layers) != sorted(set(self.layers)) or not self.layers or self.layers[0] < 1:
             raise UserError(f"layers: {self.layers} must be increasing block numbers, counted from 1")
+        if self.schedule is not None and len(self.schedule) != len(self.layers):
+            raise UserError(
+                f"schedule: {len(self.schedule)} shares for {len(self.layers)} pruning blocks; give one for each"
+            )
         if self.layers[-1] > self.depth:
             raise UserError(f"layers: block {self.layers[-1]} does not exist in a model with {self.depth} blocks")
 

@@ -91,6 +91,7 @@ def build_encoder(spec: JobSpec, recovery: RecoverySettings | None = None) -> Sp
                 allocation_bias=spec.controller.allocation_bias,
                 recovery_bias=spec.controller.recovery_bias,
                 register_std=spec.controller.register_std,
+                schedule=spec.controller.schedule,
             )
         )
     return SparseEncoder(vit, reducer, spec.model.read_blocks, recovery)

@@ -6,7 +6,7 @@ import torch
 from timm.models.vision_transformer import Block
 from torch import Tensor
 
-from tap.core.budget import Allocation, allocate, keep_count
+from tap.core.budget import Allocation, allocate, keep_count, settle_proposal, split_by_shares
 from tap.core.noise import gumbel_like
 from tap.core.register import Controller
 from tap.core.selection import ragged_register_scores, register_scores, select
@@ -64,9 +64,7 @@ class Tap(Reducer):
 
         scores = self.scores(tokens, query, keys)
         last = layer == layers[-1]
-        budget = layout.counts_tensor - state.keep_count  # B = N_l - K (Eq. S3)
-        share = None if last else self.controller.share_logit(register_state)
-        allocation = allocate(share, budget, layout.counts_tensor, last)
+        allocation = self.allocate(layer, tokens, register_state, state)
 
         perturbed = scores
         if self.training and self.settings.gumbel:
@@ -90,6 +88,25 @@ class Tap(Reducer):
         if layout.uniform:
             return register_scores(query, keys.unflatten(0, (layout.batch, -1))[:, layout.prefix :])
         return tokens.grid(ragged_register_scores(query, keys, layout.image))
+
+    def allocate(self, layer: int, tokens: Tokens, register_state: Tensor, state: ForwardState) -> Allocation:
+        """How many patches each image loses at this block: the register's share of the unspent budget (Alg. 1).
+
+        Args:
+            layer: the pruning block, from 1.
+            tokens: candidates.
+            register_state: the register that enters the block `(B, d)`.
+            state: the forward pass.
+        """
+        counts = tokens.layout.counts_tensor
+        budget = counts - state.keep_count  # B = N_l - K (Eq. S3)
+        if layer == self.settings.layers[-1]:
+            return allocate(None, budget, counts, last=True)
+        if self.settings.schedule is not None:
+            removals = split_by_shares(self.settings.schedule, state.patches - state.keep_count)
+            given = removals[self.settings.layers.index(layer)]
+            return settle_proposal(torch.full_like(budget, given, dtype=torch.float32), budget, counts)
+        return allocate(self.controller.share_logit(register_state), budget, counts, last=False)
 
     def _masked(self, tokens: Tokens, perturbed: Tensor, keep: Tensor, allocation: Allocation, rows: Tensor) -> Tensor:
         """The retained rows times the straight-through mask (Eqs. 4-6): the same values, with gradients to the scores.
