@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from tap.config.schema import JobSpec
+from tap.seeds import derive_seed
 
 SplitName = Literal["train", "calibration", "validation"]
 
@@ -190,6 +191,11 @@ def split_item(item: Item | int, train: bool, length: int) -> tuple[int, int | N
     if not 0 <= index < length:
         raise IndexError(f"item {index} of a split of {length}")
     return index, seed
+
+
+def batch_seed(samples: Sequence[Sample]) -> int:
+    """Seed of what concerns a training batch as a whole; 0 for evaluation samples."""
+    return derive_seed("batch", *(sample.seed for sample in samples)) if samples[0].seed else 0
 
 
 def _to(value: Any, device: torch.device | str) -> Any:

@@ -8,19 +8,18 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from PIL import Image, UnidentifiedImageError
 from rich.console import Console
 from rich.progress import track
 
 from tap.errors import UserError
 from tap.tasks.classification.imagenet import SUFFIXES, class_folders, image_files
+from tap.tasks.images import image_fault
 from tap.tasks.report import Report
 
 CLASSES = 1000
 SPLIT_IMAGES = {"train": 1_281_167, "val": 50_000}
 _WNID = re.compile(r"n\d{8}")
 _READERS = 8
-_JPEG_END = b"\xff\xd9"
 
 
 def check(
@@ -97,25 +96,3 @@ def _faults(paths: list[Path], split: str, decode_all: bool) -> Iterable[tuple[P
         faults = pool.map(lambda path: image_fault(path, decode_all), paths, chunksize=64)
         shown = track(faults, f"reading {split}", len(paths), console=Console(stderr=True), transient=True)
         yield from ((path, fault) for path, fault in zip(paths, shown, strict=True) if fault is not None)
-
-
-def image_fault(path: Path, decode: bool = False) -> str | None:
-    """What is wrong with an image file, or None.
-
-    Args:
-        path: file to look at.
-        decode: decode it even if header and end look right.
-    """
-    try:
-        with Image.open(path) as image:
-            if decode or image.format != "JPEG" or not _ends_well(path):
-                image.load()
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        return "not an image" if isinstance(error, UnidentifiedImageError) else str(error)
-    return None
-
-
-def _ends_well(path: Path) -> bool:
-    with open(path, "rb") as stream:
-        stream.seek(-len(_JPEG_END), os.SEEK_END)
-        return stream.read() == _JPEG_END

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from tap.config.schema import AugmentConfig, DataConfig, JobSpec, ModelConfig
 from tap.errors import UserError
-from tap.seeds import derive_seed
-from tap.tasks.base import Batch, Item, Sample, Splits, seeded_rng, split_item
+from tap.tasks.base import Batch, Item, Sample, Splits, batch_seed, seeded_rng, split_item
 from tap.tasks.classification.fashion import FILES, IMAGE_SIZE, read_images, read_labels
 from tap.tasks.classification.imagenet import open_folder
 from tap.tasks.subsets import balanced
@@ -189,11 +188,6 @@ class Collate:
             shares = torch.full((len(samples), self.classes), self.smoothing / self.classes)
             targets = shares.scatter_add_(1, targets[:, None], torch.full((len(samples), 1), 1 - self.smoothing))
         return Batch(images, targets, ids, seed)
-
-
-def batch_seed(samples: Sequence[Sample]) -> int:
-    """Seed of what concerns a training batch as a whole; 0 for evaluation samples."""
-    return derive_seed("batch", *(sample.seed for sample in samples)) if samples[0].seed else 0
 
 
 def _keep_one_bit(augment: RandAugment) -> None:

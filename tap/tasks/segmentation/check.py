@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import track
 
 from tap.errors import UserError
+from tap.tasks.images import image_fault
 from tap.tasks.report import Report
 
 SPLIT_IMAGES = {"training": 20_210, "validation": 2_000}
@@ -111,8 +112,9 @@ def _look_at_pair(stem: str, image_path: Path, map_path: Path, largest_label: in
             size = image.size
             if image.mode not in ("RGB", "L"):
                 return _Pair(stem, f"image of mode {image.mode}, expected 8-bit colour or grey")
-            if decode_all:
-                image.load()
+        fault = image_fault(image_path, decode_all)
+        if fault is not None:
+            return _Pair(stem, f"image cannot be read ({fault})")
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
         return _Pair(stem, f"image cannot be read ({error})")
     try:

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from tap.config.schema import DataConfig, JobSpec
 from tap.errors import UserError
-from tap.tasks.base import Batch, Item, Sample, Splits, seeded_rng, split_item
-from tap.tasks.classification.data import batch_seed
+from tap.tasks.base import Batch, Item, Sample, Splits, batch_seed, seeded_rng, split_item
 from tap.tasks.openmmlab import DATASETS, TRANSFORMS, BaseSegDataset
 from tap.tasks.segmentation import data_transforms  # noqa: F401  registers ours
 from tap.tasks.segmentation.data_frames import CLASSES
@@ -199,9 +198,8 @@ def _split(spec: JobSpec, folder: str, indices: np.ndarray, pipeline: list[dict[
             "seg_map_suffix": ".png",
             "metainfo": {"classes": _class_names(spec.data)},
             "indices": indices.tolist(),
-            "pipeline": [
-                TRANSFORMS.build(step) for step in pipeline
-            ],  # by MMSegmentation's registry, whatever the scope
+            # Built here, by MMSegmentation's registry: the base class would ask whichever scope is the default.
+            "pipeline": [TRANSFORMS.build(step) for step in pipeline],
         }
     )
 

@@ -8,8 +8,8 @@ from PIL import Image
 from torch.utils.data import DataLoader
 
 from tap.errors import UserError
-from tap.tasks.base import Item, seeded_rng
-from tap.tasks.classification.data import Collate, batch_seed, open_splits, train_transform
+from tap.tasks.base import Item, batch_seed, seeded_rng
+from tap.tasks.classification.data import Collate, open_splits, train_transform
 
 FULL = {
     "crop_scale": (0.6, 1.0), "hflip": 0.5, "rand_augment": "rand-m9-mstd0.5-inc1", "random_erasing": 0.25,

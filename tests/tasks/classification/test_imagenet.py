@@ -5,8 +5,9 @@ from PIL import Image
 
 from tap.errors import UserError
 from tap.tasks.base import Item
-from tap.tasks.classification.check import check, image_fault
+from tap.tasks.classification.check import check
 from tap.tasks.classification.data import open_splits
+from tap.tasks.images import image_fault
 
 WNIDS = ("n01440764", "n01443537", "n01484850")
 COUNTS = {"train": 12, "val": 6}
