@@ -9,7 +9,7 @@ import torch
 from toy_task import SmallClassification, ToyTask, toy_spec
 
 from tap.engine.distributed import Processes
-from tap.engine.loop import train
+from tap.engine.loop import _Training, train
 from tap.engine.resume import ResumeStates
 from tap.errors import UserError
 from tap.reducers.base import Reducer, ReducerSettings
@@ -32,11 +32,9 @@ class Dying(ToyTask):
         return super().loss(model, batch, progress)
 
 
-def run(folder: Path, task=None, spec=None, report=lambda text: None):
+def run(folder: Path, task=None, spec=None, device=torch.device("cpu")):
     task, spec = task or ToyTask(), spec or toy_spec()
-    return train(
-        spec, task, task.build_model(spec), ResumeStates(folder, {"a": 1}, report), Processes(), torch.device("cpu")
-    )
+    return train(spec, task, task.build_model(spec), ResumeStates(folder, {"a": 1}, print), Processes(), device)
 
 
 def same(first, second):
@@ -170,6 +168,29 @@ def test_a_loss_that_is_not_a_number_stops_with_the_run_the_step_and_the_rate(tm
         run(tmp_path, ToyTask(bad_from=7 / 11))
     states = sorted(path.name[13:27] for path in tmp_path.glob("*.state"))
     assert states == ["step-000000004", "step-000000006"]  # nothing of step 7 or later was kept
+
+
+def test_where_finiteness_is_looked_at_only_with_a_log_row_the_message_is_the_same(tmp_path, monkeypatch):
+    check = _Training._check_finite
+    # as on a GPU: the look at a single step, which waits for it, is left out
+    monkeypatch.setattr(_Training, "_check_finite", lambda self, *args: len(args[0]) > 1 and check(self, *args))
+    with pytest.raises(UserError, match="loss is nan at step 5 of 12"):
+        run(tmp_path, ToyTask(bad_from=5 / 11), toy_spec(log_steps=4))
+    assert [path.name[13:27] for path in tmp_path.glob("*.state")] == ["step-000000004"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_on_a_gpu_it_trains_resumes_and_stops_as_on_the_cpu(tmp_path, straight, precision):
+    spec, gpu = toy_spec(precision=precision, ema=0.5), torch.device("cuda")
+    found = run(tmp_path / "whole", ToyTask(noisy=False), spec, device=gpu)
+    assert found.rows[-1]["loss"] == pytest.approx(straight.rows[-1]["loss"], rel=0.2)
+    with pytest.raises(Killed):
+        run(tmp_path / "resumed", Dying(7, noisy=False), spec, device=gpu)
+    again = run(tmp_path / "resumed", ToyTask(noisy=False), spec, device=gpu)
+    assert again.rows[-1]["loss"] == pytest.approx(found.rows[-1]["loss"], rel=1e-2)
+    with pytest.raises(UserError, match="loss is nan at step 5 of 12"):
+        run(tmp_path / "bad", ToyTask(bad_from=5 / 11), spec, device=gpu)
 
 
 def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(tmp_path):
