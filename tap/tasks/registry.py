@@ -15,7 +15,13 @@ def get_task(spec: JobSpec) -> Task:
     Raises:
         UserError: the task is not built yet.
     """
-    if spec.task != "cls":
-        raise UserError(f"task: '{spec.task}' is not built yet; use cls")
-    task = Classification()
+    task: Task
+    if spec.task == "cls":
+        task = Classification()
+    elif spec.task == "seg":
+        from tap.tasks.segmentation.task import Segmentation  # here, since MMSegmentation takes seconds to import
+
+        task = Segmentation()
+    else:
+        raise UserError(f"task: '{spec.task}' is not built yet; use cls or seg")
     return Pretraining(task) if spec.method == "mae" else task

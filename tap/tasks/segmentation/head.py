@@ -1,7 +1,8 @@
-"""The segmentation head: an MLP over the grids of several blocks (SegFormer's design), as a decode head of MMSegmentation."""
+"""The segmentation head: SegFormer's MLP over the grids of several blocks, as a decode head of MMSegmentation."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,14 +10,8 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
-from tap.tasks.quiet import known_noise_silenced
-
-with known_noise_silenced():
-    from mmcv.cnn import ConvModule
-    from mmseg.models.decode_heads.decode_head import BaseDecodeHead
-
-VOID = 255
-"""Label of pixels that neither the loss nor the metric counts."""
+from tap.tasks.segmentation.data_transforms import IGNORE
+from tap.tasks.segmentation.mmseg_parts import BaseDecodeHead, ConvModule
 
 
 @MODELS.register_module()
@@ -41,17 +36,19 @@ class GridMLPHead(BaseDecodeHead):
     def __init__(
         self, in_channels: Sequence[int], channels: int, *, num_classes: int, sync: bool = False, **kwargs: Any
     ) -> None:
-        super().__init__(
-            list(in_channels),
-            channels,
-            num_classes=num_classes,
-            in_index=list(range(len(in_channels))),
-            input_transform="multiple_select",
-            norm_cfg={"type": "SyncBN" if sync else "BN"},
-            ignore_index=VOID,
-            init_cfg=None,
-            **kwargs,
-        )
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Default ``avg_non_ignore`` is False")
+            super().__init__(
+                list(in_channels),
+                channels,
+                num_classes=num_classes,
+                in_index=list(range(len(in_channels))),
+                input_transform="multiple_select",
+                norm_cfg={"type": "SyncBN" if sync else "BN"},
+                ignore_index=IGNORE,
+                init_cfg=None,
+                **kwargs,
+            )
         self.levels = nn.ModuleList(
             nn.Sequential(nn.LayerNorm(width, eps=1e-6), nn.Linear(width, channels)) for width in in_channels
         )

@@ -12,12 +12,8 @@ from mmengine.registry import MODELS
 from torch import Tensor
 
 from tap.encoder.sparse_vit import SparseEncoder
-from tap.tasks.quiet import known_noise_silenced
 from tap.tasks.segmentation.head import GridMLPHead
-
-with known_noise_silenced():
-    from mmseg.models.segmentors import BaseSegmentor, EncoderDecoder
-    from mmseg.structures import SegDataSample
+from tap.tasks.segmentation.mmseg_parts import BaseSegmentor, EncoderDecoder, SegDataSample
 
 SAMPLE_ID, FINAL_TOKENS = "sample_id", "final_tokens"
 """Meta information of an image: the key of its stateless draws, and where token counts are collected."""

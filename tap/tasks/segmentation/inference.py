@@ -1,0 +1,65 @@
+"""Label maps of images of any size, in one pass or in sliding windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tap.config.schema import EvalConfig, ModelConfig
+from tap.tasks.segmentation.data import Target
+from tap.tasks.segmentation.model import FINAL_TOKENS, SAMPLE_ID, Segmenter
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of one image.
+
+    Attributes:
+        labels: class of every pixel `(H, W)`, int64.
+        final_tokens: patches that reach the last block, averaged over the windows.
+    """
+
+    labels: Tensor
+    final_tokens: float
+
+
+def inference_settings(evaluation: EvalConfig, model: ModelConfig) -> dict[str, Any]:
+    """MMSegmentation's `test_cfg`: windows have the size of a training crop and advance by two thirds of it."""
+    if evaluation.inference == "whole":
+        return {"mode": "whole"}
+    window = model.image_size
+    stride = evaluation.stride or max(1, round(window * 2 / 3))
+    return {"mode": "slide", "crop_size": (window, window), "stride": (stride, stride)}
+
+
+def predict(model: Segmenter, images: Tensor, sample_ids: Tensor, targets: Sequence[Target]) -> list[Prediction]:
+    """Classifies every pixel of the original images.
+
+    Args:
+        model: in evaluation mode.
+        images: resized, normalised and padded `(B, C, H, W)`.
+        sample_ids: `(B,)` int64.
+        targets: sizes of the images before padding and before resizing.
+    """
+    metas: list[dict[str, Any]] = [
+        {"ori_shape": tuple(target.labels.shape), "img_shape": tuple(images.shape[-2:]), SAMPLE_ID: number}
+        for target, number in zip(targets, sample_ids, strict=True)
+    ]
+    with torch.inference_mode():
+        logits = model.inference(images, metas)
+        return [
+            Prediction(_classes(row, target), sum(meta[FINAL_TOKENS]) / len(meta[FINAL_TOKENS]))
+            for row, meta, target in zip(logits, metas, targets, strict=True)
+        ]
+
+
+def _classes(logits: Tensor, target: Target) -> Tensor:
+    """Crops the padding away, resizes to the label map and takes the largest logit."""
+    height, width = target.size
+    logits = logits[None, :, :height, :width]
+    return F.interpolate(logits, tuple(target.labels.shape), mode="bilinear", align_corners=False)[0].argmax(dim=0)
