@@ -82,7 +82,7 @@ def test_a_read_would_be_noticed(read: Callable[[Tensor], object]) -> None:
 
 
 def test_a_training_decision_is_one_graph() -> None:
-    compiled = torch.compile(layer_decision, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(layer_decision, backend="eager", fullgraph=True)
     scores, logit, *rest = decision_inputs()
     gradients = []
     for function in (layer_decision, compiled):

@@ -102,8 +102,10 @@ def test_offsets_in_bfloat16_leave_the_grid_in_float32() -> None:
     removed = torch.tensor([[False, True, False, False]])
     offset = torch.zeros(1, 4, 2, dtype=torch.bfloat16)
     offset[0, 1] = 1.0
-    dense = reconstruct(grid, removed, torch.tensor([[0, 3, 2, 3]]), offset, torch.full((1, 4), 0.25))
+    endpoint, scale = torch.tensor([[0, 3, 2, 3]]), torch.full((1, 4), 0.25)
+    dense = reconstruct(grid, removed, endpoint, offset, scale)
     assert dense.dtype == torch.float32
+    assert reconstruct(grid.bfloat16(), removed, endpoint, offset, scale).dtype == torch.bfloat16
     assert torch.equal(dense[0, 1], grid[0, 3] + 0.25)
     assert torch.equal(dense[~removed], grid[~removed])
 
