@@ -1,18 +1,20 @@
-"""Encoder throughput of a method beside the dense encoder: same kernel, same process, alternating runs.
+"""Throughput of a method beside the dense encoder, without and with its head: same kernel, same process, in turn.
 
 One timing of each side follows the other, so that a slow moment of the machine meets both; medians are compared.
 """
 
 from __future__ import annotations
 
+import copy
 import statistics
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tap.encoder.attention import kernel_name
 from tap.encoder.sparse_vit import SparseEncoder
@@ -76,6 +78,14 @@ def dense_twin(encoder: SparseEncoder) -> SparseEncoder:
     return SparseEncoder(vit, Dense(settings), encoder.read_blocks).to(next(vit.parameters()).device)
 
 
+def dense_model(model: nn.Module) -> nn.Module:
+    """The same head (shared, not copied) on the dense twin of the model's encoder."""
+    twin = copy.copy(model)
+    twin._modules = dict(model._modules)  # a shallow copy would share the table of submodules
+    twin.encoder = dense_twin(model.encoder)
+    return twin
+
+
 def precision(device: torch.device, dtype: str) -> AbstractContextManager[object]:
     """The inference path of a profile: bf16 autocast, or plain fp32."""
     return torch.autocast(device.type, torch.bfloat16) if dtype == "bf16" else nullcontext()
@@ -113,6 +123,36 @@ def profile_encoder(
         "dtype": dtype,
         "batch_size": len(images),
         "threads": torch.get_num_threads() if device.type == "cpu" else 0,
+    }
+
+
+def profile_model(
+    model: Any, images: Tensor, sample_ids: Tensor, warmup: int, iterations: int, dtype: str
+) -> dict[str, float]:
+    """Throughput of encoder and head together, and its ratio to the same head on the dense encoder.
+
+    Args:
+        model: in evaluation mode, with `encoder` and `infer(images, sample_ids)`, which does all that the task needs of
+            one pass.
+        images, sample_ids, warmup, iterations, dtype: as for `profile_encoder`.
+
+    Returns:
+        Keys as in `metrics.json`: images per second of both sides and `full_speedup`.
+    """
+    device = images.device
+    twin: Any = dense_model(model).eval()
+    with torch.inference_mode(), precision(device, dtype):
+        timing = alternate(
+            lambda: twin.infer(images, sample_ids),
+            lambda: model.infer(images, sample_ids),
+            device,
+            warmup=warmup,
+            iterations=iterations,
+        )
+    return {
+        "full_images_per_second": len(images) / timing.subject,
+        "full_dense_images_per_second": len(images) / timing.reference,
+        "full_speedup": timing.ratio,
     }
 
 

@@ -48,7 +48,7 @@ class IoU:
         """Scores in percent.
 
         Returns:
-            `miou` over the classes that are labelled or predicted, `iou_<number>` of each of them, `pixel_accuracy`, and
+            `miou` over the classes that are labelled or predicted, `iou_<number>` of each, `pixel_accuracy`, and
             as a floor `constant_miou`: what the most frequent class everywhere would reach.
 
         Raises:
