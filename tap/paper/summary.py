@@ -35,9 +35,9 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
     if not names:
         console.print(f"No table in {folder} yet; `make reproduce` makes them.", markup=False)
         return 0
-    grid = Table(title="Tables")
-    for head in ("table", "scale", "rows measured", "rank correlation", AGREES, CONTRADICTS, UNRESOLVED):
-        grid.add_column(head, overflow="fold")
+    grid = Table(title=f"Tables in {folder}")
+    for head in ("table", "scale", "rows measured", "rank corr.", AGREES, CONTRADICTS, UNRESOLVED):
+        grid.add_column(head)
     sentences: list[str] = []
     scales = set()
     for name in names:
@@ -47,13 +47,14 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
         scale = str(frame["scale"].iloc[0])
         scales.add(scale)
         scored = list(dict.fromkeys(frame.loc[frame["kind"] == "order", "metric"]))
-        sentences += [f"{name}: {sentence}" for sentence in contradictions(frame, labels)]
+        if scale != "smoke":  # nothing that was measured there says anything about the paper
+            sentences += [f"{name}: {sentence}" for sentence in contradictions(frame, labels)]
         for metric in scored:
             rows = frame[(frame["kind"] == "value") & (frame["metric"] == metric)]
             _, correlation = rank_correlation(frame, metric)
             counts = verdicts(frame, metric)
             grid.add_row(
-                f"{folder / name}.tex ({metric})",
+                f"{name} {metric}",
                 scale,
                 f"{rows['measured'].notna().sum()} of {len(rows)}",
                 "--" if correlation is None or math.isnan(correlation.estimate) else f"{correlation.estimate:+.2f}",
@@ -69,7 +70,7 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
     elif "smoke" not in scales:
         console.print("No resolved contradiction with the paper.", markup=False)
     console.print(
-        f"Beside each table: .csv (values and run ids) and .compare.md (in words), in {folder}.", markup=False
+        "Each table: .tex, .csv (values and run ids), .compare.md (beside the paper, in words).", markup=False
     )
     return len(names)
 

@@ -41,7 +41,7 @@ def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: 
         rf"{title} on {escape(data)} at $\rho={measured.rate:g}$, measured at scale \texttt{{{escape(scale)}}}.",
         *([rf"\textbf{{{SMOKE_NOTE}}}"] if scale == "smoke" else []),
         "Parentheses give changes from no pruning in points, and throughput as a multiple of the dense encoder "
-        "on the same kernel in the same process.",
+        "on the same kernel in the same process (of no pruning itself: the noise of that measurement).",
         "Size/add. lists the no-pruning model once and then each method's addition, counted from the built models.",
         _where(measured),
         _seeds(measured, methods, name),
