@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tap.config.schema import (
     AugmentConfig,
@@ -43,6 +44,37 @@ def cls_spec(idx_root):
         return make_spec(DataConfig(**settings), ModelConfig(**sizes), AugmentConfig(**(augment or {})))
 
     return make
+
+
+@pytest.fixture
+def seg_spec(ade_root):
+    """Makes the settings of a tiny ADE20K; keyword arguments change the data section, augmentation, model or eval."""
+
+    def make(augment: dict | None = None, model: dict | None = None, evaluation: dict | None = None, **data):
+        settings = {"name": "ade20k", "root": str(ade_root), "num_classes": 4, "mean": (0.5,) * 3, "std": (0.25,) * 3}
+        settings |= {"calibration": 2} | data
+        sizes = {"image_size": 32, "patch_size": 8, "channels": 3, "width": 16, "heads": 2} | (model or {})
+        spec = make_spec(DataConfig(**settings), ModelConfig(**sizes), AugmentConfig(**(augment or {})), task="seg")
+        return spec.model_copy(update={"eval": EvalConfig(batch_size=2, **(evaluation or {}))})
+
+    return make
+
+
+@pytest.fixture
+def ade_root(tmp_path):
+    """ADE20K's layout with 8 + 3 images of 48 x 40 pixels; label 0 is void, labels 1..4 are classes."""
+    root = tmp_path / "ade20k"
+    rng = np.random.default_rng(0)
+    for split, count in (("training", 8), ("validation", 3)):
+        for kind in ("images", "annotations"):
+            (root / kind / split).mkdir(parents=True)
+        for number in range(count):
+            name = f"ADE_{split}_{number:08d}"
+            pixels = rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(root / "images" / split / f"{name}.jpg")
+            labels = np.kron(rng.integers(0, 5, (5, 6)), np.ones((8, 8))).astype(np.uint8)
+            Image.fromarray(labels).save(root / "annotations" / split / f"{name}.png")
+    return root
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -186,8 +187,8 @@ def place(frames: dict[tuple[int, int], Frame], recording: str, split: str, regi
                     tiles.append(Tile(recording, split, time, plane, *corner))
         return tiles
 
-    tiles = in_turns(round(count * (1 - _ANYWHERE)), around_cells=True)
-    tiles += in_turns(min(count - len(tiles), round(len(tiles) * _ANYWHERE / (1 - _ANYWHERE))), around_cells=False)
+    tiles = in_turns(count - int(count * _ANYWHERE), around_cells=True)
+    tiles += in_turns(min(count - len(tiles), math.ceil(len(tiles) * _ANYWHERE / (1 - _ANYWHERE))), around_cells=False)
     return sorted(tiles, key=lambda tile: tile.name)
 
 
