@@ -2,7 +2,8 @@
 
 A step is a function of the weights, the optimizer's state and the step's number. Its samples come from a `Stream`, its
 learning rate from a `Schedule`, and all its random draws from generators that are seeded anew for it, so a state of
-(weights, optimizer, log) is all that a killed training needs to end with the same bits.
+(weights, optimizer, log) is all that a killed training needs to end with the same bits. That holds on a CPU with the
+same number of threads; sums split among other numbers of threads differ in the last digits.
 """
 
 from __future__ import annotations
