@@ -66,7 +66,8 @@ def mean_incoming_attention(query: Tensor, key: Tensor, valid: Tensor | None = N
     total = query.new_zeros(batch, length)
     bias = None if valid is None else torch.zeros_like(total).masked_fill(~valid, float("-inf"))[:, None, None]
     for start in range(0, length, chunk):
-        logits = query[:, :, start : start + chunk] @ key.transpose(-2, -1)
+        with torch.autocast(query.device.type, enabled=False):  # it would round the logits, and with them the ranking
+            logits = query[:, :, start : start + chunk] @ key.transpose(-2, -1)
         weights = (logits if bias is None else logits + bias).softmax(dim=-1)
         if valid is not None:
             weights = weights * valid[:, None, start : start + chunk, None]
@@ -85,7 +86,8 @@ def class_attention(query: Tensor, key: Tensor) -> Tensor:
     Returns:
         Attention probability of every position `(B, S)` in float32.
     """
-    logits = torch.einsum("bhd,bshd->bhs", query.float(), key.float()) * query.shape[-1] ** -0.5
+    with torch.autocast(query.device.type, enabled=False):
+        logits = torch.einsum("bhd,bshd->bhs", query.float(), key.float()) * query.shape[-1] ** -0.5
     return logits.softmax(dim=-1).mean(dim=1)
 
 
