@@ -9,18 +9,17 @@ import torch
 from torch import Tensor
 
 
-def removal_offset(removed: Tensor, kept: Tensor, stand_in: Tensor) -> Tensor:
-    """delta_i = x_i - x_pi(i) at the removal layer (Eq. S10); gradients reach both features, none the pointer.
+def removal_offset(removed: Tensor, stand_in: Tensor) -> Tensor:
+    """delta_i = x_i - x_pi(i) at the removal layer (Eq. S10); gradients reach both features.
 
     Args:
-        removed: features of the removed patches entering the block. ``(B, R, d)``.
-        kept: features of the retained patches entering the block. ``(B, S, d)``.
-        stand_in: column of each removed patch's stand-in in ``kept``. ``(B, R)`` int64.
+        removed: features of the removed patches entering the block. ``(R, d)``.
+        stand_in: features of their stand-ins entering the same block. ``(R, d)``.
 
     Returns:
-        Offsets. ``(B, R, d)``.
+        Offsets. ``(R, d)``.
     """
-    return removed - _rows(kept, stand_in)
+    return removed - stand_in
 
 
 def resolve_pointers(pointer: Tensor, links: int) -> Tensor:
@@ -41,24 +40,21 @@ def resolve_pointers(pointer: Tensor, links: int) -> Tensor:
     return resolved
 
 
-def reconstruct(grid: Tensor, removed: Tensor, endpoint: Tensor, offset: Tensor, scale: Tensor) -> Tensor:
-    """x^_i = x_pi*(i) + alpha * delta_i at removed positions, survivors as they are (Eq. 3, Eq. S11).
+def reconstruct(endpoint: Tensor, offset: Tensor, scale: Tensor) -> Tensor:
+    """x^_i = x_pi*(i) + alpha * delta_i at removed positions (Eq. 3, Eq. S11).
 
     Only the offset and the scale of the position's own removal enter, none of stand-ins removed later. Gradients
     reach the surviving endpoint, the offset (hence removed feature and stand-in) and the scale.
 
     Args:
-        grid: features at the read point by original position; values at removed positions are not read. ``(B, N, d)``.
-        removed: positions removed up to the read point. ``(B, N)`` bool.
-        endpoint: surviving position pi*(i), from `resolve_pointers`. ``(B, N)`` int64.
-        offset: delta by original position; finite (such as 0) where nothing was removed. ``(B, N, d)``.
-        scale: alpha of the layer that removed each position; finite elsewhere. ``(B, N)``.
+        endpoint: features at the read point of the survivor at the end of each position's chain. ``(R, d)``.
+        offset: delta of each removed position. ``(R, d)``.
+        scale: alpha of the layer that removed each position. ``(R,)``.
 
     Returns:
-        Dense grid in the type of ``grid``. ``(B, N, d)``.
+        Restored features in the type of ``endpoint``. ``(R, d)``.
     """
-    restored = _rows(grid, endpoint) + scale.unsqueeze(2) * offset
-    return torch.where(removed.unsqueeze(2), restored.to(grid.dtype), grid)
+    return endpoint + (scale.unsqueeze(1) * offset).to(endpoint.dtype)
 
 
 def buffer_bytes(removed: int, width: int, layers: int, scalar_bytes: int = 2, pointer_bytes: int = 4) -> int:
@@ -72,7 +68,3 @@ def buffer_bytes(removed: int, width: int, layers: int, scalar_bytes: int = 2, p
         pointer_bytes: bytes of a pointer; INT32 in the paper.
     """
     return removed * (width * scalar_bytes + pointer_bytes) + layers * scalar_bytes
-
-
-def _rows(features: Tensor, index: Tensor) -> Tensor:
-    return features.gather(1, index.unsqueeze(2).expand(-1, -1, features.shape[2]))

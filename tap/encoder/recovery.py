@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tap.core.matching import cosine_stand_ins, random_stand_ins, spatial_stand_ins, top_score_stand_in
-from tap.core.recovery import resolve_pointers
+from tap.core.recovery import reconstruct, removal_offset, resolve_pointers
 from tap.encoder.tokens import Layout, Tokens, true_positions
 
 Matching = Literal["key", "token", "spatial", "score", "random", "final"]
@@ -191,7 +191,7 @@ class RecoveryBuffer:
             for record, position in zip(records, where, strict=True):
                 stand_in = survivors.index_select(0, row[endpoint[position]])
                 scale = record.scale.index_select(0, position // patches)
-                rows.append(stand_in + (scale[:, None] * record.offset).to(stand_in.dtype))  # Eq. 3
+                rows.append(reconstruct(stand_in, record.offset, scale))
             positions += where
         grid = survivors.new_zeros(batch * patches, survivors.shape[1])
         return grid.index_copy(0, torch.cat(positions), torch.cat(rows)).view(batch, patches, -1)
@@ -214,7 +214,7 @@ class RecoveryBuffer:
         columns = split.kept.gather(1, self._match(candidates))
         removed_rows = split.flat(tokens.layout.grid_rows.gather(1, split.removed))
         stand_in_rows = split.flat(tokens.layout.grid_rows.gather(1, columns))
-        offset = tokens.x.index_select(0, removed_rows) - tokens.x.index_select(0, stand_in_rows)
+        offset = removal_offset(tokens.x.index_select(0, removed_rows), tokens.x.index_select(0, stand_in_rows))
         dtype = _activation_dtype(tokens.x)
         pointer = split.flat(tokens.index.gather(1, columns)).int()
         return Removal(candidates.layer, pointer, offset.to(dtype), candidates.scale.to(dtype))

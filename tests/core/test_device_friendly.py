@@ -47,8 +47,8 @@ def read_out() -> tuple[Tensor, Tensor]:
 
 
 def recover() -> Tensor:
-    endpoint = resolve_pointers(grid_of(6), 2)
-    return reconstruct(torch.randn(2, 6, 4), some(2, 6), endpoint, torch.randn(2, 6, 4), torch.rand(2, 6))
+    endpoint = resolve_pointers(grid_of(6), 2)[0]
+    return reconstruct(torch.randn(6, 4)[endpoint], torch.randn(6, 4), torch.rand(6))
 
 
 CALLS: dict[str, Callable[[], object]] = {
@@ -63,7 +63,7 @@ CALLS: dict[str, Callable[[], object]] = {
     "spatial": lambda: spatial_stand_ins(grid_of(3), grid_of(5), 4, some(2, 5)),
     "top": lambda: top_score_stand_in(torch.randn(2, 5), 3, some(2, 5)),
     "random": lambda: random_stand_ins(0, torch.arange(2), 3, grid_of(3), 9, some(2, 5)),
-    "offset": lambda: removal_offset(torch.randn(2, 3, 4), torch.randn(2, 5, 4), grid_of(3)),
+    "offset": lambda: removal_offset(torch.randn(3, 4), torch.randn(3, 4)),
     "recover": recover,
     "readouts": read_out,
 }

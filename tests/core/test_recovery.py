@@ -53,23 +53,22 @@ def recover(histories: list[History], dtype: torch.dtype = torch.float64) -> Ten
     batch, patches = len(histories), histories[0].patches
     width = histories[0].features.shape[-1]
     pointer = torch.arange(patches, dtype=torch.int32).repeat(batch, 1)
-    removed = torch.zeros(batch, patches, dtype=torch.bool)
-    offset = torch.zeros(batch, patches, width, dtype=dtype)
-    scale = torch.zeros(batch, patches, dtype=dtype)
     grid = torch.full((batch, patches, width), float("nan"), dtype=dtype)
+    records: list[tuple[int, int, Tensor, Tensor]] = []
     for image, history in enumerate(histories):
         grid[image, history.alive] = history.features[-1, history.alive].to(dtype)
         for position, stand_in in history.pointer.items():
             pointer[image, position] = stand_in
-            removed[image, position] = True
-            then = history.features[history.layer[position]].to(dtype).unsqueeze(0)
-            one = removal_offset(then[:, position : position + 1], then, torch.tensor([[stand_in]]))
-            offset[image, position] = one[0, 0]
-            scale[image, position] = history.alpha[history.layer[position]]
+            then = history.features[history.layer[position]].to(dtype)
+            offset = removal_offset(then[position : position + 1], then[stand_in : stand_in + 1])
+            records.append((image, position, offset, history.alpha[history.layer[position]].to(dtype)))
     endpoint = resolve_pointers(pointer, histories[0].layers - 1)
     assert endpoint.dtype == torch.int64
-    assert not removed.gather(1, endpoint).any()
-    return reconstruct(grid, removed, endpoint, offset, scale)
+    for image, position, offset, alpha in records:
+        survivor = endpoint[image, position]
+        assert int(survivor) in histories[image].alive
+        grid[image, position] = reconstruct(grid[image, survivor][None], offset, alpha[None])[0]
+    return grid
 
 
 @small
@@ -98,39 +97,28 @@ def test_half_precision_records() -> None:
 
 
 def test_offsets_in_bfloat16_leave_the_grid_in_float32() -> None:
-    grid = torch.randn(1, 4, 2)
-    removed = torch.tensor([[False, True, False, False]])
-    offset = torch.zeros(1, 4, 2, dtype=torch.bfloat16)
-    offset[0, 1] = 1.0
-    endpoint, scale = torch.tensor([[0, 3, 2, 3]]), torch.full((1, 4), 0.25)
-    dense = reconstruct(grid, removed, endpoint, offset, scale)
-    assert dense.dtype == torch.float32
-    assert reconstruct(grid.bfloat16(), removed, endpoint, offset, scale).dtype == torch.bfloat16
-    assert torch.equal(dense[0, 1], grid[0, 3] + 0.25)
-    assert torch.equal(dense[~removed], grid[~removed])
+    endpoint, offset, scale = torch.randn(1, 2), torch.ones(1, 2, dtype=torch.bfloat16), torch.tensor([0.25])
+    restored = reconstruct(endpoint, offset, scale)
+    assert restored.dtype == torch.float32
+    assert reconstruct(endpoint.bfloat16(), offset, scale).dtype == torch.bfloat16
+    assert torch.equal(restored, endpoint + 0.25)
 
 
 def test_gradients_match_finite_differences() -> None:
     """Through removed feature, stand-in, endpoint and scale; the pointers are integers."""
-    removed = torch.tensor([[False, True, True, False, True]])
-    endpoint = torch.tensor([[0, 3, 3, 3, 0]])
-    stand_in = torch.tensor([[3, 4, 0]])
-    columns = torch.tensor([1, 2, 4])
+    endpoint, stand_in, columns = torch.tensor([3, 3, 0]), torch.tensor([3, 4, 0]), torch.tensor([1, 2, 4])
 
     def dense(then: Tensor, now: Tensor, scale: Tensor) -> Tensor:
-        records = removal_offset(then[:, columns], then, stand_in)
-        offset = torch.zeros_like(now).index_copy(1, columns, records)
-        return reconstruct(now, removed, endpoint, offset, scale)
+        return reconstruct(now[endpoint], removal_offset(then[columns], then[stand_in]), scale)
 
-    then, now = (torch.randn(1, 5, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    scale = torch.rand(1, 5, dtype=torch.float64, requires_grad=True)
+    then, now = (torch.randn(5, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    scale = torch.rand(3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(dense, (then, now, scale))
     to_then, to_now, to_scale = torch.autograd.grad(dense(then, now, scale).sum(), (then, now, scale))
-    assert torch.equal(to_now[0, :, 0], torch.tensor([2.0, 0, 0, 3, 0], dtype=torch.float64))
-    assert (to_then[0, columns] != 0).all()
-    assert (to_then[0, 3] != 0).all()
-    assert (to_scale[removed] != 0).all()
-    assert not to_scale[~removed].any()
+    assert torch.equal(to_now[:, 0], torch.tensor([1.0, 0, 0, 2, 0], dtype=torch.float64))
+    assert (to_then[columns] != 0).all()
+    assert (to_then[3] != 0).all()
+    assert (to_scale != 0).all()
 
 
 @pytest.mark.parametrize("removed", [0, 1, 98])
