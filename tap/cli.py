@@ -19,7 +19,7 @@ from rich.syntax import Syntax
 
 import tap
 from tap.config import generate as config_files
-from tap.config import job_spec, load_scale, parse_job
+from tap.config import job_spec, load_params, load_scale, parse_job
 from tap.config.jobs import Job, task_of
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
@@ -203,7 +203,8 @@ def summary(scale: ScaleOption = None) -> None:
     """Say where the tables are, how full they are, and how they compare with the paper."""
     from tap.paper.summary import print_summary
 
-    print_summary(_tables_folder(load_scale(scale).scale))
+    name = load_scale(scale).scale
+    print_summary("paper_tables" if name == load_params().scale else _tables_folder(name))
 
 
 def _tables_folder(scale: str) -> Path:
@@ -216,12 +217,9 @@ def _job(job: Job, cfg: ScaleConfig, run_id: str, spec: str | None) -> JobSpec:
 
 
 def _use_threads(threads: int | None) -> None:
-    """Sets the threads of torch's operators; before torch is imported, so that OpenMP goes by it as well."""
+    """Sets the threads of torch's operators, which torch reads when it is imported: no earlier than now."""
     if threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
-        import torch
-
-        torch.set_num_threads(threads)
 
 
 if __name__ == "__main__":

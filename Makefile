@@ -1,0 +1,61 @@
+# make reproduce [SCALE=smoke|desk|paper] [TARGET=file]   environment, data, training, evaluation, tables, summary
+# make test                                               environment, then the tests
+# Also: env, lint, format, ci, lock. Every command may be interrupted and repeated.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: reproduce test test-fast ci lint format env lock
+.DEFAULT_GOAL := reproduce
+
+SCALE ?=
+TARGET ?=
+VENV := .venv
+# Named by the lock's content, so that an unchanged lock installs nothing, whatever the files' times.
+STAMP := $(VENV)/.made-from-$(shell sha256sum requirements.lock | cut -c1-16)
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+
+reproduce: $(STAMP)
+	snakemake $(TARGET) $(if $(SCALE),--config scale=$(SCALE))
+	tap summary $(if $(SCALE),--scale $(SCALE))
+
+test: test-fast
+	OMP_NUM_THREADS=1 python -m pytest -q -n auto -m slow
+
+test-fast: $(STAMP)
+	OMP_NUM_THREADS=1 python -m pytest -q -n auto -m "not slow"
+
+ci: lint test
+
+lint: $(STAMP)
+	ruff check .
+	ruff format --check .
+	mypy
+	snakefmt --check workflow
+	tap config check
+
+format: $(STAMP)
+	ruff check --fix .
+	ruff format .
+	snakefmt workflow
+
+env: $(STAMP)
+
+# uv where there is one, else pip. Every package is checked against its hash.
+$(STAMP):
+	if command -v uv > /dev/null; then \
+	  [[ -x $(VENV)/bin/python ]] || uv venv --python 3.11 $(VENV); \
+	  uv pip install --python $(VENV)/bin/python --require-hashes -r requirements.lock; \
+	  uv pip install --python $(VENV)/bin/python --no-deps --no-build-isolation -e .; \
+	else \
+	  [[ -x $(VENV)/bin/python ]] || python3.11 -m venv $(VENV) || \
+	    { echo "Python 3.11 with venv is needed (or uv, which brings it)" >&2; exit 1; }; \
+	  $(VENV)/bin/python -m pip install --require-hashes -r requirements.lock; \
+	  $(VENV)/bin/python -m pip install --no-deps --no-build-isolation -e .; \
+	fi
+	rm -f $(VENV)/.made-from-*
+	touch $@
+
+# Resolves requirements.in anew. All in one call: a second one would move packages under those of the first.
+lock:
+	uv pip compile requirements.in --python-version 3.11 --generate-hashes --no-header -o requirements.lock

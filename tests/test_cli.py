@@ -1,0 +1,143 @@
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import tap
+from tap import cli
+from tap.config import job_json, job_spec, load_scale
+from tap.config.schema import JobSpec
+from tap.errors import UserError
+from tap.runs import Run
+from tap.tasks.report import Report
+
+RUN = Run("smoke", "cls", "tap", 0.5)
+
+
+def call(*arguments):
+    """Runs a command in this process; errors come out as they are."""
+    return CliRunner().invoke(cli.app, list(arguments), catch_exceptions=False)
+
+
+def test_a_user_error_is_one_line_and_status_2():
+    command = [sys.executable, "-m", "tap.cli", "config", "show", "--scale", "tiny"]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert result.stderr == "Error: scale: 'tiny' is not one of smoke, desk, paper\n"
+    assert result.stdout == ""
+
+
+def test_the_command_line_does_not_wait_for_torch():
+    code = "import sys, tap.cli; assert 'torch' not in sys.modules and 'pandas' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_version():
+    assert call("--version").output == f"tap {tap.__version__}\n"
+
+
+def test_config_show_prints_the_settings_in_use():
+    shown = yaml.safe_load(call("config", "show", "--scale", "smoke").output)
+    assert shown == json.loads(load_scale("smoke").model_dump_json())
+    shown = yaml.safe_load(call("config", "show", "--scale", "smoke", "--run", RUN.id).output)
+    assert JobSpec.model_validate(shown) == job_spec(load_scale("smoke"), RUN)
+
+
+def test_config_check_names_every_scale():
+    output = call("config", "check").output
+    assert [line.split(":")[0] for line in output.splitlines()] == ["smoke", "desk", "paper"]
+
+
+@pytest.fixture
+def jobs(monkeypatch):
+    """Records which job a command would start, with how many threads."""
+    seen = []
+
+    def record(spec):
+        seen.append((spec, os.environ.get("OMP_NUM_THREADS")))
+
+    monkeypatch.setitem(sys.modules, "tap.engine.job", SimpleNamespace(run_training=record))
+    monkeypatch.setitem(sys.modules, "tap.studies.evaluation", SimpleNamespace(run_evaluation=record))
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    return seen
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate"])
+def test_a_job_takes_its_settings_from_params_or_from_the_rule(jobs, command):
+    expected = job_spec(load_scale("smoke"), RUN)
+    call(command, RUN.id, "--scale", "smoke")
+    text = job_json(expected.model_copy(update={"seed": 0}), command).replace('"hflip":0.5', '"hflip":0.25')
+    call(command, RUN.id, "--scale", "smoke", "--spec", text, "--threads", "1")
+    (first, threads), (second, one_thread) = jobs
+    assert (first, threads, one_thread) == (expected, "7", "1")
+    changed = second.train.augment.hflip
+    assert changed == (0.25 if command == "train" else expected.train.augment.hflip)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "cls/tap/r0.5/main/s0"], "does not look like"),
+        (["train", "cls/tap/r0.00/main/s0"], "keep rate: 0.0 is outside"),
+        (["train", "cls/nothing/r0.50/main/s0"], "method: 'nothing' is not a method of cls"),
+        (["evaluate", "det/tap/r0.50/main/s0"], "task: 'det' is not among the tasks of scale 'smoke'"),
+        (["train", RUN.id, "--spec", "{}"], "--spec: "),
+        (["data", "prepare", "det"], "task: 'det' is not among the tasks"),
+        (["data", "check", "cls"], "is verified whenever it is prepared"),
+        (["gather", "nothing"], "task: 'nothing'"),
+        (["table", "tab_nothing"], "tab_nothing"),
+    ],
+)
+def test_bad_input_is_refused(jobs, arguments, message):
+    with pytest.raises(UserError, match=message):
+        call(*arguments, "--scale", "smoke")
+    assert jobs == []
+
+
+def test_several_processes_start_through_torchrun(jobs, monkeypatch):
+    started = []
+    monkeypatch.setattr(cli, "load_scale", lambda scale: load_scale(scale, {"processes": 4}))
+    monkeypatch.setattr(sys, "argv", ["tap", "train", RUN.id, "--scale", "smoke"])
+
+    def replace_process(program, arguments):
+        started.append((program, arguments))
+        raise SystemExit
+
+    monkeypatch.setattr(os, "execvp", replace_process)
+    call("train", RUN.id, "--scale", "smoke")
+    assert started == [
+        (
+            "torchrun",
+            ["torchrun", "--standalone", "--nproc-per-node=4", "-m", "tap.cli", "train", RUN.id, "--scale", "smoke"],
+        )
+    ]
+    assert jobs == []
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    call("train", RUN.id, "--scale", "smoke")
+    assert len(jobs) == 1
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_a_check_of_data_leaves_its_report_only_if_all_is_right(tmp_path, monkeypatch, ok):
+    def check(root, decode_all):
+        report = Report(f"Data in {root}", facts=["train: 3 images"])
+        if not ok:
+            report.problem("a file is cut off", ["a.jpg"])
+        return report
+
+    module = SimpleNamespace(check=check)
+    monkeypatch.setitem(sys.modules, cli.CHECKED["imagenet"], module)
+    monkeypatch.setattr("importlib.import_module", lambda name: module)
+    path = tmp_path / "report.json"
+    result = call("data", "check", "cls", "--scale", "paper", "--report", str(path))
+    assert result.exit_code == (0 if ok else 1)
+    assert "train: 3 images" in result.output
+    assert ("a.jpg" in result.output) != ok
+    assert path.is_file() == ok
+    if ok:
+        assert json.loads(path.read_text()) == {"data": "imagenet", "facts": ["train: 3 images"]}

@@ -1,0 +1,72 @@
+"""Imports go one way; read from the syntax trees, so that an import inside a function counts as well."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path("tap")
+LEAVES = {"config", "errors", "provenance", "runs", "seeds"}
+LAYERS = [
+    {"core"},
+    {"encoder", "criteria"},
+    {"reducers"},
+    {"tasks"},
+    {"engine"},
+    {"studies", "profiling"},
+    {"paper"},
+    {"factory", "cli"},
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+CORE_MAY_IMPORT = {*sys.stdlib_module_names, "torch", "tap"}
+
+
+def imports(path):
+    """Dotted names of all modules that a file imports."""
+    package = ".".join(path.with_suffix("").parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            yield ".".join([*above, node.module or ""]).rstrip(".")
+        elif isinstance(node, ast.ImportFrom) and node.module == "tap":
+            yield from (f"tap.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module
+
+
+def part_of(module):
+    """The package or module directly below `tap`."""
+    return module.split(".")[1] if module.startswith("tap.") else None
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_nothing_imports_from_above(path):
+    own = part_of(".".join(path.with_suffix("").parts))
+    for module in imports(path):
+        other = part_of(module)
+        if other is None or other == own or other in LEAVES:
+            continue
+        assert own not in LEAVES, f"{own} is for everyone and may import leaves only, not {module}"
+        assert RANK[other] <= RANK[own], f"{own} may not import {module}"
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "core").glob("*.py")), ids=str)
+def test_the_core_imports_torch_and_nothing_else(path):
+    assert {module.split(".")[0] for module in imports(path)} <= CORE_MAY_IMPORT
+
+
+def test_every_part_of_the_package_has_a_layer():
+    parts = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in FILES}
+    assert parts <= LEAVES | set(RANK)
+
+
+def test_an_import_from_above_would_be_seen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tap" / "core").mkdir(parents=True)
+    path = Path("tap/core/bad.py")
+    path.write_text("def f():\n    from tap.engine import loop\n    from ..paper import tidy\n    import tap.cli\n")
+    assert {part_of(module) for module in imports(path)} == {"engine", "paper", "cli"}

@@ -1,0 +1,58 @@
+import re
+
+import pytest
+
+from tap.config import load_scale, runs_of_table
+from tap.provenance.locks import hold_lock
+
+
+def test_a_table_needs_exactly_the_jobs_of_its_task(project):
+    assert project.planned("paper_tables/tab_cls.tex") == {
+        "prepare_data": 1,
+        "pretrain": 1,
+        "train_dense": 1,
+        "train_method": 6,
+        "evaluate": 7,
+        "gather": 1,
+        "table": 1,
+        "publish": 1,
+    }
+
+
+@pytest.mark.slow
+def test_the_command_line_switches_the_scale_and_its_results_stay_apart(project):
+    runs = len(runs_of_table(load_scale("desk"), "cls"))
+    planned = project.planned("results/desk/tables/tab_cls.tex", "--config", "scale=desk")
+    assert planned["evaluate"] == planned["train_dense"] + planned["train_method"] == runs > 7
+    assert "publish" not in planned
+
+
+@pytest.mark.slow
+def test_an_unknown_option_of_the_workflow_is_refused(project):
+    result = project.snakemake("--config", "scael=desk")
+    assert result.returncode != 0
+    assert "--config scael=...: unknown; only 'scale' can be set here" in result.stderr
+
+
+def test_a_wrong_setting_stops_before_any_job(project):
+    (project.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {main_rat: 0.5}}\n")
+    result = project.snakemake()
+    assert result.returncode != 0
+    assert "params.yaml: overrides.smoke.main_rat: unknown key; did you mean 'main_rate'?" in result.stderr
+    assert not (project.folder / "results").exists()
+
+
+def test_a_second_workflow_in_the_folder_is_refused(project):
+    handle = hold_lock(project.folder / ".tap" / "workflow.lock")
+    assert handle is not None
+    result = project.snakemake("data/fashion_mnist/manifest.json")
+    assert result.returncode != 0
+    assert "another workflow is running in this folder" in result.stderr
+    assert not (project.folder / "data").exists()
+
+
+@pytest.mark.slow
+def test_the_rules_are_linted(project):
+    # The environment is one for all rules and locked by hashes (requirements.lock), which the linter cannot know.
+    lints = re.findall(r"^    \* (.*)$", project.snakemake("--lint").stderr, flags=re.MULTILINE)
+    assert set(lints) == {"Specify a conda environment or container for each rule.:"}

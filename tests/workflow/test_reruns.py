@@ -1,0 +1,72 @@
+"""What an edit repeats. The results are empty files that Snakemake is told to accept, so nothing is trained here."""
+
+import os
+
+import pytest
+
+TABLE = "results/smoke/tables/tab_cls.tex"
+EVERYTHING = {"pretrain": 1, "train_dense": 1, "train_method": 6, "evaluate": 7, "gather": 1, "table": 1}
+AFTER_ONE_RUN = {"train_method": 1, "evaluate": 1, "gather": 1, "table": 1}
+RESULTS = {"gather": 1, "table": 1}
+
+
+@pytest.fixture
+def done(project):
+    """A project in which the table of the smoke scale is made."""
+    plan = project.snakemake(TABLE, "--summary").stdout.splitlines()
+    files = [line.split("\t")[0] for line in plan[1:]]
+    assert TABLE in files
+    for name in files:
+        (project.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (project.folder / name).write_text("")
+    touched = project.snakemake(TABLE, "--touch", "--forceall")
+    assert touched.returncode == 0, touched.stderr
+    return project
+
+
+@pytest.mark.slow
+def test_an_edit_repeats_exactly_what_it_concerns(done):
+    assert done.planned(TABLE) == {}
+
+    done.edit("tap/core/straight_through.py", "\nimport torch\n", "\n# A comment.\nimport torch\n")
+    (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.seg.dense.length: 9}}\n")
+    assert done.planned(TABLE) == {}, "a comment, and a setting of another task"
+
+    (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.cls.profile.iterations: 9}}\n")
+    assert done.planned(TABLE) == {"evaluate": 7} | RESULTS, "a setting of the evaluation"
+
+    (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.cls.method.length: 9}}\n")
+    assert done.planned(TABLE) == {"train_method": 6, "evaluate": 6} | RESULTS, "a setting of the methods' training"
+
+    (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {keep_rates: [0.4, 0.5, 0.7]}}\n")
+    assert done.planned(TABLE) == AFTER_ONE_RUN, "one keep rate more"
+    (done.folder / "params.yaml").write_text("scale: smoke\n")
+
+
+@pytest.mark.slow
+def test_changed_code_repeats_exactly_the_jobs_that_run_it(done):
+    original = (done.folder / "tap/reducers/static.py").read_text()
+    done.edit(
+        "tap/reducers/static.py",
+        "\nfrom __future__ import annotations\n",
+        "\nfrom __future__ import annotations\nX = 1\n",
+    )
+    assert done.planned(TABLE) == AFTER_ONE_RUN, "one method"
+    (done.folder / "tap/reducers/static.py").write_text(original)
+
+    with open(done.folder / "tap/core/temperature.py", "a") as file:
+        file.write("\nX = 1\n")
+    assert done.planned(TABLE) == {"train_method": 3, "evaluate": 3} | RESULTS, "what only TAP uses"
+
+    with open(done.folder / "tap/paper/tables/latex.py", "a") as file:
+        file.write("\nX = 1\n")
+    assert done.planned(TABLE) == {"train_method": 3, "evaluate": 3} | RESULTS
+
+
+@pytest.mark.slow
+def test_a_newer_input_repeats_what_is_made_of_it(done):
+    start = done.folder / "results/smoke/runs/cls/dense/r1.00/main/s0/model.safetensors"
+    start.write_text("other weights")
+    later = start.stat().st_mtime + 100
+    os.utime(start, (later, later))
+    assert done.planned(TABLE) == {"train_method": 6, "evaluate": 7} | RESULTS
