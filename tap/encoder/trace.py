@@ -17,8 +17,9 @@ class Trace:
     Attributes:
         grid: patch rows and columns of the input, (N_y, N_x).
         final_counts: patches of each image that reach the last block `(B,)`, int64.
-        kept: for each block that reduced, the patches that were left after it `(B, N_1)`, bool, by original index.
-        removed: for each block that reduced, how many patches it removed `(B,)`, int64.
+        kept: for each reducing block, the patches that were left after it `(B, N_1)`, bool, by original index.
+        removed: for each reducing block, how many patches it removed `(B,)`, int64; zeros where it had nothing to do, so
+            that traces of different batches fit together.
         scales: for each block that stored offsets, the recovery scale alpha `(B,)`, float32.
     """
 
@@ -30,7 +31,7 @@ class Trace:
 
     @property
     def removals(self) -> Tensor:
-        """Patches removed per image and reducing block `(B, M)`, int64; `(B, 0)` when nothing was removed."""
+        """Patches removed per image and reducing block `(B, M)`, int64; `(B, 0)` for a method without any."""
         if not self.removed:
             return self.final_counts.new_zeros(len(self.final_counts), 0)
         return torch.stack([self.removed[layer] for layer in sorted(self.removed)], dim=1)

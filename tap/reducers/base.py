@@ -127,7 +127,10 @@ class FixedSchedule(Reducer):
         if layer not in self.settings.layers:
             return None
         count = self.schedule(state.patches)[self.settings.layers.index(layer)]
-        return None if count == tokens.layout.width else count
+        if count == tokens.layout.width:
+            state.note(layer, tokens, tokens)
+            return None
+        return count
 
 
 def remove(

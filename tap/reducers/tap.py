@@ -54,7 +54,10 @@ class Tap(Reducer):
     def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
         """Scores, allocates and removes before the block; queries and values only for what stays (Alg. S1)."""
         layers, layout = self.settings.layers, tokens.layout
-        if layer not in layers or max(layout.counts) == state.keep_count:  # no budget left in any image
+        if layer not in layers:
+            return run_block(block, tokens)
+        if max(layout.counts) == state.keep_count:  # no budget left in any image
+            state.note(layer, tokens, tokens)
             return run_block(block, tokens)
         register_rows = layout.prefix_rows(layout.prefix - 1)
         hidden = block.norm1(tokens.x)
