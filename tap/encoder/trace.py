@@ -18,8 +18,8 @@ class Trace:
         grid: patch rows and columns of the input, (N_y, N_x).
         final_counts: patches of each image that reach the last block `(B,)`, int64.
         kept: for each reducing block, the patches that were left after it `(B, N_1)`, bool, by original index.
-        removed: for each reducing block, how many patches it removed `(B,)`, int64; zeros where it had nothing to do, so
-            that traces of different batches fit together.
+        removed: for each reducing block, how many patches it removed `(B,)`, int64; zeros where it had nothing to do,
+            so that traces of different batches fit together.
         scales: for each block that stored offsets, the recovery scale alpha `(B,)`, float32.
     """
 
