@@ -34,6 +34,7 @@ def atomic_write(path: str | Path, content: bytes | str | Callable[[Path], objec
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        mode = temporary.stat().st_mode
     except OSError as error:
         raise _unwritable(path, error) from error
     try:
@@ -41,6 +42,7 @@ def atomic_write(path: str | Path, content: bytes | str | Callable[[Path], objec
             content(temporary)
         else:
             temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        temporary.chmod(mode)  # some writers replace the file by one that only its owner may read
         _sync(temporary)
         os.replace(temporary, path)
     except OSError as error:

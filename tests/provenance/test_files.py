@@ -46,8 +46,14 @@ def test_the_old_file_is_whole_until_the_new_one_is(tmp_path):
 def test_the_file_gets_ordinary_permissions(tmp_path):
     plain = tmp_path / "plain"
     plain.write_text("x")
-    target = atomic_write(tmp_path / "a.txt", "x")
-    assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
+
+    def write_a_private_file(temporary):
+        temporary.unlink()
+        temporary.touch(mode=0o600)
+
+    for content in ("x", write_a_private_file):
+        target = atomic_write(tmp_path / "a.txt", content)
+        assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
 
 
 def test_an_unwritable_place_is_named(tmp_path):
