@@ -11,6 +11,7 @@ SHELL := /bin/bash
 SCALE ?=
 TARGET ?=
 VENV := .venv
+CODE := tap tests benchmarks
 # Named by the lock's content, so that an unchanged lock installs nothing, whatever the files' times.
 STAMP := $(VENV)/.made-from-$(shell sha256sum requirements.lock | cut -c1-16)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
@@ -28,15 +29,15 @@ test-fast: $(STAMP)
 ci: lint test
 
 lint: $(STAMP)
-	ruff check .
-	ruff format --check .
+	ruff check $(CODE)
+	ruff format --check $(CODE)
 	mypy
 	snakefmt --check workflow
 	tap config check
 
 format: $(STAMP)
-	ruff check --fix .
-	ruff format .
+	ruff check --fix $(CODE)
+	ruff format $(CODE)
 	snakefmt workflow
 
 env: $(STAMP)
