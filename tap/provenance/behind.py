@@ -29,6 +29,11 @@ PREPARED: Final = {
 """Datasets that the workflow fetches, with the module whose `prepare` does. Others are a person's own: only checked."""
 
 
+def is_built(task: str) -> bool:
+    """Whether this project has the pipeline of a task yet."""
+    return module_exists(_TASKS[task])
+
+
 def code_of_data(name: str) -> str:
     """Fingerprint of what prepares a dataset; of nothing for data that are a person's own."""
     return code_fingerprint([PREPARED[name]]) if name in PREPARED else ""
@@ -63,7 +68,7 @@ def code_of_tables() -> str:
 
 
 def _model(task: str, method: str) -> Sequence[str]:
-    if not module_exists(_TASKS[task]):
+    if not is_built(task):
         raise UserError(f"task: '{task}' is not built yet; leave it out of `tasks` in params.yaml")
     if method == PRETRAINING:
         return ("tap.tasks.pretraining.task", _TASKS[task], f"tap.reducers.{DENSE}")

@@ -136,7 +136,12 @@ def start_of(wildcards):
             / "model.safetensors"
         )
     if settings.pretrain.weights is not None:
-        return settings.pretrain.weights
+        weights = Path(settings.pretrain.weights).expanduser()
+        if not weights.is_file():
+            raise WorkflowError(
+                f"tasks.{wildcards.task}.pretrain.weights: {weights} is not there; put the file there, or name another"
+            )
+        return str(weights)
     return str(pretraining_run(CFG, wildcards.task).folder / "model.safetensors")
 
 
@@ -161,4 +166,5 @@ def results_of(task):
 def all_tables():
     """Every table that the scale can make, where a reader looks for it if this is the scale of params.yaml."""
     folder = "paper_tables" if IS_DEFAULT_SCALE else f"results/{SCALE}/tables"
-    return [f"{folder}/{table}{suffix}" for table in TABLES for suffix in TABLE_FILES]
+    tables = [table for table, task in TABLES.items() if behind.is_built(task)]
+    return [f"{folder}/{table}{suffix}" for table in tables for suffix in TABLE_FILES]
