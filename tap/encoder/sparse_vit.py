@@ -82,6 +82,10 @@ class SparseEncoder(nn.Module):
             raise UserError(f"model: {type(vit).__name__} is not a timm VisionTransformer; name a vit_* model")
         for block in vit.blocks:
             check_block(block, "model")
+        if not isinstance(vit.patch_drop, nn.Identity):
+            raise UserError(
+                "model: patch_drop_rate drops patches before any method sees them; create the model without it"
+            )
         outside = [block for block in read_blocks if not 1 <= block <= len(vit.blocks)]
         if outside:
             raise UserError(f"model.read_blocks: {outside} are not blocks of a model with {len(vit.blocks)} blocks")
