@@ -74,7 +74,7 @@ class Layout:
     @cached_property
     def counts_tensor(self) -> Tensor:
         """Patches per image `(B,)`, int64."""
-        return torch.tensor(self.counts, device=self.device)
+        return _on_device(self.counts, self.device)
 
     @cached_property
     def starts(self) -> Tensor:
@@ -84,7 +84,7 @@ class Layout:
         for image in self.order:
             starts[image] = row
             row += self.counts[image] + self.prefix
-        return torch.tensor(starts, device=self.device)
+        return _on_device(starts, self.device)
 
     @cached_property
     def cu_seqlens(self) -> Tensor:
@@ -92,14 +92,13 @@ class Layout:
         ends = [0]
         for image in self.order:
             ends.append(ends[-1] + self.counts[image] + self.prefix)
-        return torch.tensor(ends, dtype=torch.int32, device=self.device)
+        return _on_device(ends, self.device, torch.int32)
 
     @cached_property
     def image(self) -> Tensor:
         """Image number of every row `(T,)`."""
-        lengths = [self.counts[image] + self.prefix for image in self.order]
-        order = torch.tensor(self.order, device=self.device)
-        return torch.repeat_interleave(order, torch.tensor(lengths, device=self.device), output_size=self.rows)
+        lengths = _on_device([self.counts[image] + self.prefix for image in self.order], self.device)
+        return torch.repeat_interleave(_on_device(self.order, self.device), lengths, output_size=self.rows)
 
     @cached_property
     def valid(self) -> Tensor | None:
@@ -198,3 +197,9 @@ class Tokens:
 def true_positions(mask: Tensor, count: int) -> Tensor:
     """Indices of the `count` true entries of a flat mask, without reading their number back from the device."""
     return torch.nonzero_static(mask, size=count).squeeze(1)
+
+
+def _on_device(values: Sequence[int], device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
+    # A copy from pageable memory would wait for all that the GPU still has to do; one from pinned memory does not.
+    host = torch.tensor(values, dtype=dtype, pin_memory=device.type == "cuda")
+    return host.to(device, non_blocking=True)

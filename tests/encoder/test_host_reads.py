@@ -1,0 +1,77 @@
+"""A pass reads one thing back from the device per pruning block: how many patches each image keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from tiny_models import common_recovery, tiny_encoder, tiny_images
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
+
+from tap.encoder.recovery import RecoverySettings
+from tap.encoder.sparse_vit import SparseEncoder
+from tap.reducers.registry import available
+
+LAYERS = (1, 2, 3)
+REAL_TOLIST = torch.Tensor.tolist
+
+
+def host_reads(monkeypatch: pytest.MonkeyPatch, encoder: SparseEncoder, run: Callable[[], object]) -> int:
+    """Runs on real tensors and notes what `tolist` gives; then on fake ones, which have no values to read.
+
+    The second run gets the noted lists and raises at any other read.
+    """
+    noted: list[list[int]] = []
+
+    def note(tensor: torch.Tensor) -> list[int]:
+        noted.append(REAL_TOLIST(tensor))
+        return noted[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.Tensor, "tolist", note)
+        run()
+    replies = iter(noted)
+    with monkeypatch.context() as patch, FakeTensorMode(allow_non_fake_inputs=True):
+        patch.setattr(FakeTensor, "tolist", lambda _tensor: next(replies))
+        run()
+    assert next(replies, None) is None
+    return len(noted)
+
+
+@pytest.mark.parametrize("method", available())
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_at_most_one_read_per_pruning_block(monkeypatch, method, dense, training):
+    recovery = common_recovery(method)
+    encoder = tiny_encoder(method, 0.4, LAYERS, (1, 2, 4) if dense else (), recovery, grid=(4, 5))
+    encoder.train(training)
+    images, ids = tiny_images(encoder, 3), torch.arange(3)
+    torch.manual_seed(0)
+
+    def run() -> None:
+        torch.manual_seed(0)
+        encoder(images, ids, return_trace=True)
+
+    reads = host_reads(monkeypatch, encoder, run)
+    assert reads <= len(LAYERS)
+    if method == "tap":
+        assert reads == len(LAYERS) - 1, "the last block's count is known"
+    if encoder.reducer.fixed_count and method != "tap":
+        assert reads == 0
+
+
+@pytest.mark.parametrize("matching", ["token", "spatial", "score", "random", "final"])
+def test_no_matching_rule_reads(monkeypatch, matching):
+    recovery = RecoverySettings(matching=matching)
+    encoder = tiny_encoder("tap", 0.4, LAYERS, (2, 4), recovery, grid=(4, 5))
+    images = tiny_images(encoder, 3)
+    with torch.no_grad():
+        assert host_reads(monkeypatch, encoder, lambda: encoder(images)) == len(LAYERS) - 1
+
+
+def test_a_further_read_would_be_noticed(monkeypatch):
+    encoder = tiny_encoder("tap", 0.4, LAYERS)
+    images = tiny_images(encoder)
+    with pytest.raises(DataDependentOutputException):
+        host_reads(monkeypatch, encoder, lambda: bool(encoder(images).tokens.x.isnan().any()))
