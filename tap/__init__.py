@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tap.timm_models import register as _register_with_timm
+
 if TYPE_CHECKING:
     from tap.factory import create_model as create_model
 
 __all__ = ["create_model"]
 __version__ = "0.1.0"
+
+_register_with_timm()
 
 
 def __getattr__(name: str) -> Any:

@@ -1,11 +1,9 @@
-"""Models for use in one's own code: `tap.create_model`, and the same models under timm's factory."""
+"""Models for use in one's own code: `tap.create_model`."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from timm.models import register_model
 from torch import nn
 
 from tap.config.schema import ControllerConfig, ModelConfig
@@ -69,21 +67,3 @@ def create_model(
         **controller.model_dump(),
     )
     return Classifier(SparseEncoder(vit, get(method)(settings)), num_classes)
-
-
-@register_model
-def tap_vit_base_patch16_224(pretrained: bool = False, **kwargs: Any) -> nn.Module:
-    """ViT-B/16 with MAE conventions under TAP at keep rate 0.5, for `timm.create_model`.
-
-    Keyword arguments are those of `create_model`; timm's `in_chans`, `img_size` and `drop_path_rate` are understood.
-
-    Raises:
-        UserError: `pretrained=True`; no weights are published under this name.
-    """
-    if pretrained:
-        raise UserError("pretrained: no weights are published for this name; pass weights='<file>' instead")
-    for timm_name, own_name in (("in_chans", "channels"), ("img_size", "image_size"), ("drop_path_rate", "drop_path")):
-        if timm_name in kwargs:
-            kwargs[own_name] = kwargs.pop(timm_name)
-    known = {"pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"}
-    return create_model("vit_base_patch16_224.mae", **{key: value for key, value in kwargs.items() if key not in known})
