@@ -96,9 +96,7 @@ class Segmentation(Task):
         """One pass over a split with the model as it is."""
         dataset, classes = self.datasets(spec).get(split), spec.data.num_classes
         if not len(dataset):
-            raise UserError(
-                f"data: the {split} split of {spec.data.root} has no image; check data.calibration and limits"
-            )
+            raise UserError(f"{spec.data.root}: the {split} split has no image; check data.calibration and the limits")
         loader = DataLoader(
             dataset,
             spec.eval.batch_size,

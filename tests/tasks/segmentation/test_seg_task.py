@@ -1,0 +1,121 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from tap.errors import UserError
+from tap.paper.statistics import mean_iou
+from tap.tasks.base import Batch
+from tap.tasks.registry import get_task
+from tap.tasks.segmentation.task import Segmentation
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def job(seg_spec):
+    """A task, its model and its settings."""
+
+    def make(method="tap", rate=0.5, recovery=None, evaluation=None, **data):
+        spec = seg_spec(model={"read_blocks": (3, 6, 9, 12), "head_channels": 8}, evaluation=evaluation, **data)
+        settings = spec.recovery.model_copy(update=recovery or {})
+        spec = spec.model_copy(update={"method": method, "rate": rate, "recovery": settings})
+        task = get_task(spec)
+        assert isinstance(task, Segmentation)
+        return task, task.build_model(spec), spec
+
+    return make
+
+
+@pytest.mark.parametrize("inference", ["whole", "slide"])
+def test_metrics_and_the_values_behind_them(job, inference):
+    task, model, spec = job(evaluation={"inference": inference})
+    result = task.evaluate(model, spec, "validation", CPU)
+    per_sample, metrics = result.per_sample, result.metrics
+    assert per_sample["sample_id"].tolist() == [0, 1, 2]
+    assert per_sample["confusion"].shape == (3, 4, 4)
+    assert per_sample["confusion"].dtype == np.int64
+    labels = [task.datasets(spec).validation[number].target.labels for number in range(3)]
+    assert per_sample["confusion"].sum(axis=(1, 2)).tolist() == [int((label != 255).sum()) for label in labels]
+    assert metrics["miou"] == pytest.approx(float(mean_iou(per_sample["confusion"].sum(axis=0).astype(float))))
+    assert metrics["images"] == 3
+    patches = 4 * 5 if inference == "whole" else 4 * 4
+    assert per_sample["final_tokens"].tolist() == [patches / 2] * 3
+    assert metrics["final_tokens_mean"] == patches / 2
+    assert metrics["final_tokens_sd"] == 0
+    assert "recovery_endpoint" not in metrics
+
+
+def test_the_common_recovery_tells_both_endpoints(job):
+    task, model, spec = job("random")
+    metrics = task.evaluate(model, spec, "validation", CPU).metrics
+    assert metrics["recovery_endpoint"] == 1.0
+    for name, alpha in (("full_offset", 1.0), ("stand_in", 0.0)):
+        fixed = job("random", recovery={"endpoint": alpha})
+        found = fixed[0].evaluate(fixed[1], fixed[2], "calibration", CPU).metrics
+        assert metrics[f"calibration_miou_{name}"] == found["miou"]
+        assert "recovery_endpoint" not in found
+    assert model.encoder.recovery.scale == 1.0
+
+
+def test_auto_takes_the_endpoint_that_is_better_on_the_calibration_split(job, monkeypatch):
+    task, model, spec = job("random", recovery={"endpoint": "auto"})
+    used = []
+    measure = task._measure
+
+    def spoilt(model, spec, device, split):
+        used.append((split, model.encoder.recovery.scale))
+        result = measure(model, spec, device, split)
+        result.metrics["miou"] = 10.0 - model.encoder.recovery.scale
+        return result
+
+    monkeypatch.setattr(task, "_measure", spoilt)
+    metrics = task.evaluate(model, spec, "validation", CPU).metrics
+    assert used == [("calibration", 1.0), ("calibration", 0.0), ("validation", 0.0)]
+    assert (metrics["recovery_endpoint"], metrics["miou"]) == (0.0, 10.0)
+
+
+def test_without_calibration_images_a_given_endpoint_is_used_and_auto_refused(job):
+    task, model, spec = job("random", calibration=0)
+    assert "recovery_endpoint" not in task.evaluate(model, spec, "validation", CPU).metrics
+    task, model, spec = job("random", recovery={"endpoint": "auto"}, calibration=0)
+    with pytest.raises(UserError, match="calibration split has no image"):
+        task.evaluate(model, spec, "validation", CPU)
+
+
+@pytest.mark.parametrize("method", ["dense", "tap"])
+def test_the_loss_falls_on_a_toy_batch(job, method):
+    task, model, _ = job(method, 1.0 if method == "dense" else 0.5)
+    torch.manual_seed(0)
+    labels = torch.randint(0, 4, (4, 4, 4)).repeat_interleave(8, 1).repeat_interleave(8, 2)
+    colours = torch.randn(4, 3)
+    images = colours[labels].movedim(-1, 1) + 0.1 * torch.randn(4, 3, 32, 32)
+    batch = Batch(images, labels, torch.arange(4))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    model.train()
+    losses = []
+    for step in range(30):
+        model.encoder.reducer.set_progress(step / 30)
+        loss, extra = task.loss(model, batch, step / 30)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] == pytest.approx(np.log(4), abs=0.2)
+    assert np.mean(losses[-3:]) < 0.8 * losses[0]
+    assert 40 < float(extra["pixel_accuracy"]) <= 100
+
+
+@pytest.mark.slow
+def test_classification_jobs_do_not_import_mmsegmentation():
+    code = "import sys, tap.tasks.registry, tap.engine.job; sys.exit(bool({'mmseg', 'mmengine'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_importing_the_task_prints_nothing():
+    code = "import tap.tasks.segmentation.task"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
