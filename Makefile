@@ -49,7 +49,7 @@ $(STAMP):
 	  uv pip install --python $(VENV)/bin/python --require-hashes -r requirements.lock; \
 	  uv pip install --python $(VENV)/bin/python --no-deps --no-build-isolation -e .; \
 	else \
-	  $(VENV)/bin/python -m pip --version > /dev/null 2>&1 || python3.11 -m venv $(VENV) || \
+	  $(VENV)/bin/python -m pip --version > /dev/null 2>&1 || python3.11 -m venv --clear $(VENV) || \
 	    { echo "Python 3.11 with venv is needed (or uv, which brings it)" >&2; exit 1; }; \
 	  $(VENV)/bin/python -m pip install --require-hashes -r requirements.lock; \
 	  $(VENV)/bin/python -m pip install --no-deps --no-build-isolation -e .; \
