@@ -48,7 +48,6 @@ RunArgument = Annotated[str, typer.Argument(help="run, such as cls/tap/r0.50/mai
 SpecOption = Annotated[
     str | None, typer.Option(help="settings of the job as JSON; those of params.yaml if not given", metavar="JSON")
 ]
-ThreadsOption = Annotated[int | None, typer.Option(help="CPU threads; all cores if not given", min=1)]
 TaskArgument = Annotated[str, typer.Argument(help="cls, seg or det", metavar="TASK")]
 
 
@@ -144,26 +143,22 @@ def data_check(
 
 
 @app.command()
-def train(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None, threads: ThreadsOption = None) -> None:
+def train(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None) -> None:
     """Train a run; the same command goes on where a killed one stopped."""
     cfg = load_scale(scale)
     job = _job("train", cfg, run, spec)
     if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
         launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
         os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
-    _use_threads(threads)
     from tap.engine.job import run_training
 
     run_training(job)
 
 
 @app.command()
-def evaluate(
-    run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None, threads: ThreadsOption = None
-) -> None:
+def evaluate(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None) -> None:
     """Evaluate and profile a trained run."""
     job = _job("evaluate", load_scale(scale), run, spec)
-    _use_threads(threads)
     from tap.studies.evaluation import run_evaluation
 
     run_evaluation(job)
@@ -214,12 +209,6 @@ def _tables_folder(scale: str) -> Path:
 def _job(job: Job, cfg: ScaleConfig, run_id: str, spec: str | None) -> JobSpec:
     run = Run.parse(cfg.scale, run_id)
     return job_spec(cfg, run) if spec is None else parse_job(spec, job, cfg, run)
-
-
-def _use_threads(threads: int | None) -> None:
-    """Sets the threads of torch's operators, which torch reads when it is imported: no earlier than now."""
-    if threads is not None:
-        os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
 if __name__ == "__main__":

@@ -165,6 +165,7 @@ class TrainConfig(Strict):
     augment: AugmentConfig = AugmentConfig()
     precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 uses autocast")
     ema: float | None = Field(None, gt=0, lt=1, description="decay of the weight average; null (default) is off")
+    threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
     checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
     log_steps: int = Field(10, ge=1, description="steps between log lines")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -28,6 +30,17 @@ def select_device(wanted: str) -> torch.device:
             "to 'cpu', or start no more processes than there are GPUs"
         )
     return torch.device("cuda", local_rank)
+
+
+@contextmanager
+def cpu_threads(count: int) -> Iterator[None]:
+    """Has torch compute with `count` threads: the number decides the last digits of sums, and the speed."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def describe_device(device: torch.device) -> str:

@@ -23,7 +23,7 @@ from tap.config.methods import DENSE, PRETRAINING
 from tap.config.schema import JobSpec
 from tap.encoder.weights import load_backbone
 from tap.engine.checkpoint import load_weights, save_weights
-from tap.engine.device import describe_device, select_device
+from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.distributed import Processes, join_processes
 from tap.engine.loop import train
 from tap.engine.reporting import write_log
@@ -60,7 +60,7 @@ def train_run(spec: JobSpec, task: Task) -> None:
         "code": fingerprint,
         "start": None if start is None else sha256_file(start),
     }
-    with join_processes(device.type) as processes:
+    with cpu_threads(spec.train.threads), join_processes(device.type) as processes:
         states = ResumeStates(run.scratch, identity, lambda text: _say(run, text, processes))
         with states.held() if processes.first else nullcontext():
             _check_writable(run.folder)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import numpy as np
@@ -16,7 +14,7 @@ from tap.config.jobs import run_of
 from tap.config.methods import PRETRAINING
 from tap.config.schema import JobSpec
 from tap.engine.checkpoint import load_weights
-from tap.engine.device import describe_device, select_device
+from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.job import published_weights
 from tap.profiling.throughput import profile_encoder
 from tap.provenance.behind import code_of_evaluation
@@ -42,6 +40,11 @@ def run_evaluation(spec: JobSpec) -> None:
 
 def evaluate_run(spec: JobSpec, task: Task) -> None:
     """`run_evaluation` for a given task."""
+    with cpu_threads(spec.profile.threads):
+        _evaluate(spec, task)
+
+
+def _evaluate(spec: JobSpec, task: Task) -> None:
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
     weights = published_weights(run)
@@ -81,24 +84,11 @@ def _profile(spec: JobSpec, task: Task, model: nn.Module, device: torch.device) 
     dataset, size = task.datasets(spec).validation, spec.profile.batch_size
     samples = [dataset[position % len(dataset)] for position in range(size)]
     batch = task.collate(spec, train=False)(samples).to(device)
-    with _threads(spec.profile.threads if device.type == "cpu" else torch.get_num_threads()):
-        profile = profile_encoder(
-            encoder, batch.images, batch.sample_ids, spec.profile.warmup, spec.profile.iterations, spec.profile.dtype
-        )
-        device_text = describe_device(device)
+    profile = profile_encoder(
+        encoder, batch.images, batch.sample_ids, spec.profile.warmup, spec.profile.iterations, spec.profile.dtype
+    )
     return {
         "patches": encoder.vit.patch_embed.num_patches,
         "parameters_added": encoder.reducer.added_parameters(),
         **profile,
-        "device": device_text,
     }
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -146,8 +146,9 @@ def start_of(wildcards):
 
 
 def training_threads(wildcards):
-    """One for the training itself, so that two small ones share two cores, and one for each loading process."""
-    return 1 + CFG.tasks[wildcards.task].data.workers
+    """Those of the training itself (one, so that two small ones share two cores), and one for each loading process."""
+    settings = CFG.tasks[wildcards.task]
+    return job_spec(CFG, run_of(wildcards)).train.threads + settings.data.workers
 
 
 def evaluation_threads(wildcards):

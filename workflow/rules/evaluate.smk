@@ -22,4 +22,4 @@ rule evaluate:
     message:
         "Evaluate {params.run}"
     shell:
-        f"tap evaluate {{params.run}} --scale {SCALE} --threads {{threads}} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+        f"tap evaluate {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"

@@ -22,7 +22,7 @@ rule pretrain:
     message:
         "Pre-train {params.run}"
     shell:
-        f"tap train {{params.run}} --scale {SCALE} --threads {{threads}} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+        f"tap train {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule train_dense:
@@ -47,7 +47,7 @@ rule train_dense:
     message:
         "Train {params.run} (no pruning)"
     shell:
-        f"tap train {{params.run}} --scale {SCALE} --threads {{threads}} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+        f"tap train {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule train_method:
@@ -72,4 +72,4 @@ rule train_method:
     message:
         "Train {params.run}"
     shell:
-        f"tap train {{params.run}} --scale {SCALE} --threads {{threads}} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+        f"tap train {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
