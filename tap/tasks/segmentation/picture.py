@@ -1,0 +1,137 @@
+"""A picture by which a person can check a run: image, label, prediction and kept patches of a few validation images."""
+
+from __future__ import annotations
+
+import colorsys
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from torch import Tensor
+
+from tap.config.jobs import run_of
+from tap.config.schema import JobSpec
+from tap.provenance.files import atomic_write
+from tap.tasks.base import Sample
+from tap.tasks.segmentation.data import open_splits
+from tap.tasks.segmentation.data_transforms import IGNORE
+from tap.tasks.segmentation.inference import predict
+from tap.tasks.segmentation.model import Segmenter
+
+_VOID_COLOUR = (0.55, 0.55, 0.55)
+_LIFT, _DARK = 0.35, 0.2
+"""Brightness of black in kept patches, so that they show on a dark image, and what is left of it in removed ones."""
+_LOOKED_AT = 20
+"""Images of a stretch among which the one to show is chosen."""
+_MOST_NAMES = 12
+"""Classes up to which a legend names them."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What is shown of one image: pixels `(H, W, 3)` in [0, 1] and label maps."""
+
+    name: str
+    image: np.ndarray
+    kept: np.ndarray
+    labels: np.ndarray
+    prediction: np.ndarray
+    final_tokens: int
+    patches: int
+
+
+def draw(model: Segmenter, spec: JobSpec, path: Path | str, device: torch.device, count: int = 6) -> Path:
+    """Writes the picture as PNG; the same model and data give the same bytes.
+
+    Kept patches are those of one pass over the whole image, also where inference slides.
+
+    Args:
+        model: trained, on `device`.
+        spec: the run.
+        path: where to.
+        device: where to compute.
+        count: images, spread over the validation split; of each stretch, one with much to see.
+    """
+    model.eval()
+    dataset: Any = open_splits(spec).validation
+    rows = [_row(model, spec, dataset, index, device) for index in _choose(dataset, count)]
+    names = dataset.metainfo["classes"]
+    figure = Figure(figsize=(8.4, 2.1 * len(rows) + 0.9), layout="constrained")
+    axes = figure.subplots(len(rows), 4, squeeze=False)
+    for row, line in zip(rows, axes, strict=True):
+        kept_title = f"{row.final_tokens} of {row.patches} patches kept"
+        pictures = (row.image, _colour(row.labels, len(names)), _colour(row.prediction, len(names)), row.kept)
+        for axis, picture, title in zip(line, pictures, (row.name, "label", "prediction", kept_title), strict=True):
+            axis.imshow(picture, interpolation="nearest")
+            axis.set_title(title, fontsize=7)
+            axis.set_axis_off()
+    figure.suptitle(f"{run_of(spec).id}: validation images", fontsize=9)
+    if len(names) <= _MOST_NAMES:
+        patches = [Patch(color=colour, label=name) for colour, name in zip(_palette(len(names)), names, strict=True)]
+        patches.append(Patch(color=_VOID_COLOUR, label="void"))
+        figure.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=7)
+    # Without the field that names matplotlib's version, equal pictures are equal files.
+    return atomic_write(
+        path, lambda temporary: figure.savefig(temporary, format="png", dpi=110, metadata={"Software": None})
+    )
+
+
+def _choose(dataset: Any, count: int) -> list[int]:
+    """One image of each of `count` equal stretches of the split."""
+    borders = np.linspace(0, len(dataset), min(count, len(dataset)) + 1).astype(int)
+    stretches = [range(start, stop)[:_LOOKED_AT] for start, stop in pairwise(borders)]
+    return [min(stretch, key=lambda index: _largest_share(dataset[index].target.labels)) for stretch in stretches]
+
+
+def _largest_share(labels: Tensor) -> float:
+    """Share of the most frequent class among the labelled pixels, 1 if there is none."""
+    pixels = labels[labels != IGNORE].unique(return_counts=True)[1]
+    return float(pixels.max() / pixels.sum()) if len(pixels) else 1.0
+
+
+def _row(model: Segmenter, spec: JobSpec, dataset: Any, index: int, device: torch.device) -> _Row:
+    sample: Sample = dataset[index]
+    images, ids = sample.image[None].to(device), torch.tensor([sample.sample_id], device=device)
+    prediction = predict(model, images, ids, [sample.target])[0].labels.cpu().numpy()
+    with torch.inference_mode():
+        trace = model.encoder(images, ids, return_trace=True).trace
+    assert trace is not None
+    grid = trace.kept[max(trace.kept)][0] if trace.kept else torch.ones(trace.grid, dtype=torch.bool)
+    height, width = sample.target.size
+    pixels = _pixels(sample.image, spec)[:height, :width]
+    patch = model.encoder.vit.patch_embed.patch_size
+    mask = grid.view(trace.grid).cpu().numpy().repeat(patch[0], axis=0).repeat(patch[1], axis=1)[:height, :width]
+    return _Row(
+        dataset.names[index],
+        pixels,
+        (_LIFT + (1 - _LIFT) * pixels) * np.where(mask, 1.0, _DARK)[..., None],
+        sample.target.labels.numpy(),
+        prediction,
+        int(trace.final_counts[0]),
+        grid.numel(),
+    )
+
+
+def _pixels(image: Tensor, spec: JobSpec) -> np.ndarray:
+    """Undoes the normalisation: `(H, W, 3)` in [0, 1]."""
+    mean, std = (torch.tensor(values)[:, None, None] for values in (spec.data.mean, spec.data.std))
+    return (image * std + mean).clamp(0, 1).expand(3, -1, -1).permute(1, 2, 0).numpy()
+
+
+def _palette(classes: int) -> np.ndarray:
+    """(C, 3): black for the first class, then hues that are far apart for neighbouring numbers."""
+    golden = 0.618034
+    colours = [colorsys.hsv_to_rgb((0.1 + golden * number) % 1.0, 0.75, 0.95) for number in range(classes - 1)]
+    return np.array([(0.0, 0.0, 0.0), *colours])
+
+
+def _colour(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Label map as a picture `(H, W, 3)`."""
+    table = np.tile(np.array(_VOID_COLOUR), (IGNORE + 1, 1))
+    table[:classes] = _palette(classes)
+    return table[labels]
