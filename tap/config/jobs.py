@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from tap.config.messages import explain
-from tap.config.methods import DENSE, PRETRAINING, TAP, methods_of
+from tap.config.methods import DENSE, PRETRAINING, RANDOM_ENCODER, TAP, VARIANTS, methods_of
 from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
 from tap.errors import UserError
 from tap.runs import Run
@@ -38,6 +38,8 @@ def dense_run(cfg: ScaleConfig, task: str, seed: int) -> Run:
 def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
     """The runs behind a task's main table and the keep-rate table: each method at the main rate, TAP-J at every rate.
 
+    A dense task has one more: no pruning with a random encoder, which says what a trained encoder is worth.
+
     Raises:
         UserError: the scale does not have the task.
     """
@@ -46,6 +48,8 @@ def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
     for method in settings.methods:
         rates = {DENSE: [1.0], TAP: sorted({cfg.main_rate, *cfg.keep_rates})}.get(method, [cfg.main_rate])
         runs += [Run(cfg.scale, task, method, rate, seed=seed) for rate in rates for seed in settings.seeds]
+    if task != "cls" and settings.start_from == "dense":  # at paper scale it would cost as much as a method
+        runs.append(Run(cfg.scale, task, DENSE, variant=RANDOM_ENCODER, seed=settings.seeds[0]))
     return runs
 
 
@@ -66,12 +70,16 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
             )
         train, start_from = settings.pretrain.train, "scratch"
     elif run.method == DENSE:
-        train, start_from = settings.dense, "pretrained"
+        train, start_from = settings.dense, "scratch" if run.variant == RANDOM_ENCODER else "pretrained"
     elif run.method in methods_of(run.task):
         train, start_from = settings.method, settings.start_from
     else:
         known = ", ".join((PRETRAINING, *methods_of(run.task)))
         raise UserError(f"method: '{run.method}' is not a method of {run.task}; known: {known}")
+    if run.variant not in VARIANTS or (run.variant == RANDOM_ENCODER and (run.method != DENSE or run.task == "cls")):
+        raise UserError(
+            f"variant: {run.id} cannot be made; known are {', '.join(VARIANTS)}, the last for {DENSE} of a dense task"
+        )
     if run.method in (PRETRAINING, DENSE) and run.rate != 1.0:
         raise UserError(f"keep rate: '{run.method}' removes nothing, so its rate is 1, not {run.rate}")
     return JobSpec(

@@ -16,6 +16,14 @@ DENSE: Final = "dense"
 TAP: Final = "tap"
 """The paper's method, which alone is measured at several keep rates."""
 
+MAIN: Final = "main"
+"""The variant that the main tables show."""
+
+RANDOM_ENCODER: Final = "random-encoder"
+"""Variant of no pruning: only the head is trained, on a frozen encoder with random weights. A floor for dense tasks."""
+
+VARIANTS: Final = (MAIN, RANDOM_ENCODER)
+
 METHODS: Final[dict[str, tuple[str, ...]]] = {
     DENSE: ("cls", "seg", "det"),
     "random": ("cls", "seg", "det"),

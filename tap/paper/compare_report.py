@@ -12,7 +12,7 @@ from tap.paper.compare import AGREES, CONTRADICTS, UNRESOLVED, contradictions, r
 from tap.paper.measured import Measured
 from tap.paper.reported import ReportedTable
 from tap.paper.statistics import Interval
-from tap.paper.tables.caption import SMOKE_NOTE
+from tap.paper.tables.caption import SMOKE_NOTE, floors
 
 MISSING = "--"
 
@@ -46,6 +46,7 @@ def report(
         "zero settles nothing. Reported differences come without intervals.",
         "",
     ]
+    lines += [line for sentence in floors(measured) for line in (sentence, "")]
     for score in scores:
         lines += _score_section(frame, measured, names, score)
     lines += _plain_section(frame, reported, ["size", *others])

@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 
-from tap.config.methods import DENSE
+from tap.config.methods import DENSE, MAIN, RANDOM_ENCODER
 from tap.errors import UserError
 from tap.paper.statistics import (
     DRAWS,
@@ -22,6 +22,7 @@ from tap.paper.statistics import (
     replicates,
     sample_sd,
 )
+from tap.paper.tidy import PRIMARY_METRIC
 from tap.seeds import derive_seed
 
 
@@ -67,7 +68,22 @@ class Measured:
         """Rows of the tidy table that count here: the main variant, at this rate or without pruning."""
         frame = self.frame
         at_rate = (frame["rate"] == self.rate) | (frame["method"] == DENSE)
-        return frame[at_rate & (frame["variant"] == "main")]
+        return frame[at_rate & (frame["variant"] == MAIN)]
+
+    def floors(self) -> dict[str, Value]:
+        """What a dense task reaches without a trained encoder, in words: scores beside which others can be judged."""
+        floors = {}
+        constant = self.value(DENSE, "constant_miou")
+        if constant is not None:
+            floors["the most frequent class everywhere"] = constant
+        frame = self.frame
+        rows = frame[(frame["variant"] == RANDOM_ENCODER) & frame["metric"].isin(PRIMARY_METRIC.values())]
+        if not rows.empty:
+            values = [float(value) for value in rows["value"]]
+            floors["a trained head on a frozen random encoder"] = Value(
+                float(np.mean(values)), sample_sd(values), tuple(rows["seed"]), tuple(rows["run"])
+            )
+        return floors
 
     @cached_property
     def _index(self) -> dict[tuple[str, str], dict[int, tuple[float, str]]]:

@@ -139,3 +139,17 @@ def test_a_wrong_spec_is_refused(edit, message):
 def test_a_spec_that_is_no_json_object_is_refused(text):
     with pytest.raises(UserError, match=r"--spec: "):
         parse_job(text, "train", DESK, TAP_RUN)
+
+
+def test_a_dense_task_has_a_random_encoder_beside_it():
+    floor = [run for run in runs_of_table(DESK, "seg") if run.variant == "random-encoder"]
+    assert floor == [Run("desk", "seg", "dense", variant="random-encoder", seed=DESK.tasks["seg"].seeds[0])]
+    spec = job_spec(DESK, floor[0])
+    assert (spec.train, spec.start_from) == (DESK.tasks["seg"].dense, "scratch")
+    for run in (
+        Run("desk", "seg", "tap", 0.5, "random-encoder"),
+        Run("desk", "cls", "dense", variant="random-encoder"),
+        Run("desk", "cls", "dense", variant="other"),
+    ):
+        with pytest.raises(UserError, match="variant: "):
+            job_spec(DESK, run)

@@ -4,6 +4,9 @@ import pytest
 from tap.errors import UserError
 from tap.paper.measured import Measured
 from tap.paper.statistics import accuracy, mean_iou, paired_interval
+from tap.paper.tables.caption import floors
+from tap.paper.tables.main_table import MAIN_TABLES, cells
+from tap.paper.tables.registry import cell_frame
 from tap.paper.tidy import gather
 from tap.runs import Run
 from tap.seeds import derive_seed
@@ -116,3 +119,18 @@ def test_what_was_not_measured_is_none(project, cls_runs) -> None:
     assert measured.difference("evit", "top1") is None
     assert not measured.has("evit")
     assert measured.has("tap")
+
+
+def test_floors_of_a_dense_task(project) -> None:
+    metrics = {"miou": 60.0, "constant_miou": 21.5, "patches": 64, "parameters": 10}
+    dense = project.add(Run("desk", "seg", "dense"), metrics)
+    floor = project.add(Run("desk", "seg", "dense", variant="random-encoder"), metrics | {"miou": 33.0})
+    measured = measure(project, [dense, floor])
+    values = {name: value.mean for name, value in measured.floors().items()}
+    assert list(values.values()) == [21.5, 33.0]
+    assert measured.value("dense", "miou").mean == 60.0
+    sentence = floors(measured)[0]
+    assert "21.5" in sentence
+    assert "33.0" in sentence
+    frame = cell_frame(cells(MAIN_TABLES["tab_seg"], measured), "desk", measured.frame)
+    assert list(frame[frame["row"] == "floor"]["runs"]) == [dense.id, floor.id]

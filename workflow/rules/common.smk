@@ -8,7 +8,7 @@ from snakemake.exceptions import WorkflowError
 
 from tap.config import job_json, job_spec, load_params, load_scale, runs_of_table
 from tap.config.jobs import dense_run, pretraining_run
-from tap.config.methods import DENSE, METHODS, PRETRAINING
+from tap.config.methods import DENSE, METHODS, PRETRAINING, RANDOM_ENCODER
 from tap.errors import UserError
 from tap.provenance import behind
 from tap.provenance.locks import hold_lock
@@ -128,8 +128,10 @@ def data_of(wildcards):
 
 
 def start_of(wildcards):
-    """The weights that a training starts from."""
+    """The weights that a training starts from; none for a random encoder."""
     settings = CFG.tasks[wildcards.task]
+    if wildcards.variant == RANDOM_ENCODER:
+        return []
     if wildcards.method != "dense" and settings.start_from == "dense":
         return str(
             dense_run(CFG, wildcards.task, int(wildcards.seed)).folder

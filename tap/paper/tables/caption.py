@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tap.config.methods import DENSE
 from tap.core.budget import keep_count
 from tap.paper.measured import Measured
-from tap.paper.tables.latex import DAGGER, MISSING, escape
+from tap.paper.tables.latex import DAGGER, MISSING, escape, score
 
 SMOKE_NOTE = "Smoke scale: these numbers mean nothing; they only show that the workflow runs."
 
@@ -47,10 +47,17 @@ def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: 
         _seeds(measured, methods, name),
         _training(measured),
         *_token_counts(measured, methods),
+        *floors(measured),
         f"The best fully fine-tuned result is bold; {MISSING} has not been measured.",
         *([f"{DAGGER} common parameter-free recovery."] if measured.frame["task"].isin(["seg", "det"]).any() else []),
     ]
     return "\n".join(part for part in parts if part)
+
+
+def floors(measured: Measured) -> list[str]:
+    """One sentence with the floors of a dense task, or nothing."""
+    parts = [f"{name} {score(value.mean)}" for name, value in measured.floors().items()]
+    return [f"Floors: {', '.join(parts)}."] if parts else []
 
 
 def _where(measured: Measured) -> str:

@@ -131,7 +131,8 @@ def cells(table: MainTable, measured: Measured) -> list[Cell]:
             found.append(Cell(row.key, row.label, column.metric, "images/s", measured.value(row.key, column.metric)))
             found.append(Cell(row.key, row.label, column.ratio, "ratio", measured.value(row.key, column.ratio)))
         found += [Cell(row.key, row.label, name, "patches", measured.value(row.key, name)) for name in TOKENS]
-    return found
+    score = table.scores[0].metric
+    return found + [Cell("floor", name, score, "percent", value) for name, value in measured.floors().items()]
 
 
 def tabular(table: MainTable, measured: Measured, scale: str, numbers: Sequence[Cell]) -> latex.Tabular:

@@ -82,7 +82,7 @@ def build_main_table(table: MainTable, frame: pd.DataFrame, rate: float, scale: 
     beside = compare(table.reported, measured, scale, scores, others)
     return {
         ".tex": tabular(table, measured, scale, numbers).render(),
-        ".csv": _csv(cell_frame(numbers, scale, measured.runs)),
+        ".csv": _csv(cell_frame(numbers, scale, measured.frame)),
         ".compare.csv": _csv(beside),
         ".compare.md": report(beside, table.reported, measured, scale, scores, others),
     }

@@ -12,6 +12,7 @@ from mmengine.structures import PixelData
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from tap.config.methods import RANDOM_ENCODER
 from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.reducers.build import build_encoder
@@ -49,6 +50,8 @@ class Segmentation(Task):
             raise UserError("model.read_blocks: names no block; the segmentation head reads the grid after 3, 6, 9, 12")
         encoder = build_encoder(spec, recovery_settings(spec))
         encoder.vit.norm = nn.Identity()  # for classifiers; the head has a norm of its own for each level
+        if spec.variant == RANDOM_ENCODER:
+            encoder.requires_grad_(False)
         with torch.random.fork_rng():
             torch.manual_seed(derive_seed(spec.seed, "head"))
             head = GridMLPHead(

@@ -119,3 +119,12 @@ def test_importing_the_task_prints_nothing():
     code = "import tap.tasks.segmentation.task"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_random_encoder_is_frozen_and_its_head_is_not(job):
+    task, _, spec = job("dense", 1.0)
+    model = task.build_model(spec.model_copy(update={"variant": "random-encoder"}))
+    assert not any(parameter.requires_grad for parameter in model.encoder.parameters())
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert trained
+    assert all(".vit." not in name for name in trained)
