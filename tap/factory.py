@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pydantic import ValidationError
 from torch import nn
 
+from tap.config.messages import explain
 from tap.config.schema import ControllerConfig, ModelConfig
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.weights import load_backbone
@@ -54,9 +56,11 @@ def create_model(
     """
     if task != "cls":
         raise UserError(f"task: create_model builds 'cls' models, not '{task}'; its pipeline builds the others")
+    if num_classes < 1:
+        raise UserError(f"num_classes: {num_classes} outputs make no classifier; give at least 1")
     controller = controller or ControllerConfig()
-    config = ModelConfig(timm_name=name, image_size=image_size, patch_size=16, channels=channels, drop_path=drop_path)
-    vit = build_vit(config, dynamic_size=dynamic_img_size)
+    reducer = get(method)
+    vit = build_vit(_backbone(name, image_size, channels, drop_path), dynamic_size=dynamic_img_size)
     if weights is not None:
         load_backbone(vit, Path(weights), sha256)
     settings = ReducerSettings(
@@ -66,4 +70,12 @@ def create_model(
         class_token=vit.has_class_token,
         **controller.model_dump(),
     )
-    return Classifier(SparseEncoder(vit, get(method)(settings)), num_classes)
+    return Classifier(SparseEncoder(vit, reducer(settings)), num_classes)
+
+
+def _backbone(name: str, image_size: int, channels: int, drop_path: float) -> ModelConfig:
+    try:
+        # A named model brings its own sizes; 1 keeps the patch size out of the checks.
+        return ModelConfig(timm_name=name, image_size=image_size, patch_size=1, channels=channels, drop_path=drop_path)
+    except ValidationError as error:
+        raise UserError(explain(error, ModelConfig, lambda parameter: ("", parameter))) from error

@@ -8,6 +8,7 @@ from typing import Any
 
 import timm
 import torch
+from timm.models import get_pretrained_cfg, is_model_in_modules
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
@@ -19,6 +20,9 @@ from tap.reducers.base import ReducerSettings
 from tap.reducers.registry import get
 from tap.seeds import derive_seed
 
+_FAMILIES = ("vision_transformer", "deit")
+"""timm's modules that hold plain Vision Transformers."""
+
 
 def build_vit(model: ModelConfig, dynamic_size: bool = False) -> VisionTransformer:
     """A backbone without a head, randomly initialised.
@@ -28,7 +32,7 @@ def build_vit(model: ModelConfig, dynamic_size: bool = False) -> VisionTransform
         dynamic_size: whether images of any size fit (position embeddings are resized on the fly).
 
     Raises:
-        UserError: timm does not know the name, or the sizes do not fit together.
+        UserError: timm does not know the name, it names another kind of model, or the sizes do not fit together.
     """
     common: dict[str, Any] = {
         "img_size": model.image_size,
@@ -40,10 +44,7 @@ def build_vit(model: ModelConfig, dynamic_size: bool = False) -> VisionTransform
         "global_pool": "token" if model.class_token else "avg",
     }
     if model.timm_name is not None:
-        if not timm.is_model(model.timm_name):
-            near = get_close_matches(model.timm_name, timm.list_models("vit*"), n=3)
-            raise UserError(f"model: timm does not know '{model.timm_name}'; near names: {', '.join(near) or 'none'}")
-        return timm.create_model(model.timm_name, pretrained=False, **common)
+        return _named_vit(model.timm_name, common)
     if model.image_size % model.patch_size:
         raise UserError(f"model: image_size {model.image_size} is not a multiple of patch_size {model.patch_size}")
     if model.width % model.heads:
@@ -58,6 +59,27 @@ def build_vit(model: ModelConfig, dynamic_size: bool = False) -> VisionTransform
         fc_norm=False,
         **common,
     )
+
+
+def _named_vit(name: str, options: dict[str, Any]) -> VisionTransformer:
+    """timm's model of a name, after everything about it that a person can get wrong."""
+    if not timm.is_model(name):
+        near = get_close_matches(name, timm.list_models("vit*"), n=3)
+        raise UserError(f"model: timm does not know '{name}'; near names: {', '.join(near) or 'none'}")
+    try:
+        get_pretrained_cfg(name)
+    except RuntimeError as error:  # timm's way to say that the part behind the dot names no weights
+        raise UserError(f"model: {error} leave the part behind the dot out, or name one that timm has") from error
+    # Other families do not take these options; what is left of them after that is not run as its own forward would.
+    vit = timm.create_model(name, pretrained=False, **options) if is_model_in_modules(name, _FAMILIES) else None
+    if type(vit) is not VisionTransformer:
+        raise UserError(
+            f"model: '{name}' is not a plain Vision Transformer; name one, such as vit_base_patch16_224.mae"
+        )
+    size, patch = options["img_size"], vit.patch_embed.patch_size
+    if size % patch[0] or size % patch[1]:
+        raise UserError(f"model: image_size {size} is not a multiple of the patch size {patch[0]} of '{name}'")
+    return vit
 
 
 def build_encoder(spec: JobSpec, recovery: RecoverySettings | None = None) -> SparseEncoder:
