@@ -1,0 +1,175 @@
+"""Building encoders from settings: seeds, names, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from timm.models.vision_transformer import VisionTransformer
+
+from tap.config.schema import (
+    ControllerConfig,
+    DataConfig,
+    EvalConfig,
+    JobSpec,
+    ModelConfig,
+    OptimizerConfig,
+    PretrainConfig,
+    ProfileConfig,
+    TrainConfig,
+)
+from tap.errors import UserError
+from tap.reducers.base import Reducer, ReducerSettings
+from tap.reducers.build import build_encoder, build_vit
+from tap.reducers.registry import available, get, register
+
+SIZES = {"image_size": 16, "patch_size": 4, "channels": 1, "width": 16, "depth": 3, "heads": 2}
+
+
+def job(**changes) -> JobSpec:
+    train = TrainConfig(length=1, batch_size=4, optimizer=OptimizerConfig(lr=1e-3))
+    data = DataConfig(name="fashion_mnist", root="data", num_classes=10, mean=(0.0,), std=(1.0,), calibration=0)
+    settings = {
+        "scale": "smoke", "task": "cls", "method": "tap", "rate": 0.5, "variant": "main", "seed": 0, "device": "cpu",
+        "data": data, "model": ModelConfig(**SIZES), "pretrain": PretrainConfig(train=train), "start_from": "scratch",
+        "controller": ControllerConfig(layers=(1, 2)), "static_split": (40.0, 60.0), "train": train,
+        "eval": EvalConfig(batch_size=4), "profile": ProfileConfig(batch_size=1),
+    }  # fmt: skip
+    return JobSpec(**settings | changes)
+
+
+def equal_states(one: torch.nn.Module, other: torch.nn.Module) -> bool:
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_every_weight_is_a_function_of_the_seed():
+    torch.manual_seed(1)
+    one = build_encoder(job())
+    torch.manual_seed(2)
+    assert equal_states(one, build_encoder(job()))
+    other = build_encoder(job(seed=1))
+    assert not equal_states(one.vit, other.vit)
+    assert not equal_states(one.reducer, other.reducer)
+
+
+def test_the_global_generator_is_left_alone():
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    build_encoder(job())
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("method", available())
+def test_all_methods_of_a_seed_share_the_backbone(method):
+    encoder = build_encoder(job(method=method))
+    assert equal_states(encoder.vit, build_encoder(job()).vit)
+    assert encoder.reducer.name == method
+
+
+def test_settings_reach_the_method():
+    controller = ControllerConfig(
+        layers=(2, 3),
+        tau_start=3.0,
+        tau_end=0.2,
+        gumbel=False,
+        allocation_bias=0.1,
+        recovery_bias=0.2,
+        register_std=0.3,
+    )
+    encoder = build_encoder(job(seed=5, rate=0.25, controller=controller))
+    given = encoder.reducer.settings
+    assert (given.width, given.depth, given.keep_rate, given.layers, given.seed) == (16, 3, 0.25, (2, 3), 5)
+    assert (given.tau_start, given.tau_end, given.gumbel) == (3.0, 0.2, False)
+    assert (given.allocation_bias, given.recovery_bias, given.register_std) == (0.1, 0.2, 0.3)
+    assert (given.task, given.dense, given.class_token, given.split) == ("cls", False, True, (40.0, 60.0))
+
+
+def test_dense_tasks_take_any_size_and_read_grids():
+    model = ModelConfig(**SIZES, class_token=False, read_blocks=(1, 3))
+    encoder = build_encoder(job(task="det", model=model)).eval()
+    assert encoder.reducer.settings.dense
+    assert not encoder.reducer.settings.class_token
+    with torch.no_grad():
+        grids = encoder(torch.randn(1, 1, 8, 24)).grids
+    assert [grid.shape for grid in grids] == [(1, 12, 16)] * 2
+
+
+def test_sizes_and_conventions_of_a_plain_vit():
+    vit = build_vit(ModelConfig(**SIZES, mlp_ratio=2.0, drop_path=0.2))
+    assert vit.norm.eps == 1e-6
+    assert vit.blocks[0].mlp.fc1.out_features == 32
+    assert vit.blocks[-1].drop_path1.drop_prob == pytest.approx(0.2)
+    assert vit.patch_embed.proj.weight.shape == (16, 1, 4, 4)
+    assert vit.global_pool == "token"
+    assert build_vit(ModelConfig(**SIZES, class_token=False)).cls_token is None
+
+
+def test_a_timm_name_gives_timm_s_model():
+    with torch.device("meta"):
+        vit = build_vit(ModelConfig(timm_name="vit_tiny_patch16_224", image_size=64, patch_size=16, channels=4))
+    assert type(vit) is VisionTransformer
+    assert vit.embed_dim == 192
+    assert vit.patch_embed.grid_size == (4, 4)
+    assert vit.patch_embed.proj.in_channels == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("vit_base_patch16_2224", "does not know 'vit_base_patch16_2224'"),
+        ("", "does not know ''"),
+        ("resnet18", "'resnet18' is not a plain Vision Transformer"),
+        ("swin_tiny_patch4_window7_224", "not a plain Vision Transformer"),
+        ("vit_relpos_small_patch16_224", "not a plain Vision Transformer"),
+        ("deit_tiny_distilled_patch16_224", "not a plain Vision Transformer"),
+        ("vit_tiny_r_s16_p8_224", "not a plain Vision Transformer"),
+        ("vit_tiny_patch16_224.nonsense", "Invalid pretrained tag"),
+    ],
+)
+def test_wrong_names(name, message):
+    with torch.device("meta"), pytest.raises(UserError, match=message):
+        build_vit(ModelConfig(timm_name=name, image_size=64, patch_size=16))
+
+
+@pytest.mark.parametrize(("name", "patch"), [("vit_small_patch8_224", 8), ("vit_tiny_patch16_224", 16)])
+def test_the_image_must_fit_the_patch_of_the_named_model(name, patch):
+    """Whatever `patch_size` says, which a named model does not read."""
+    with torch.device("meta"):
+        fits = build_vit(ModelConfig(timm_name=name, image_size=5 * patch, patch_size=1))
+        assert fits.patch_embed.grid_size == (5, 5)
+        with pytest.raises(UserError, match=f"multiple of the patch size {patch}"):
+            build_vit(ModelConfig(timm_name=name, image_size=5 * patch + 2, patch_size=1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"keep_rate": 0.0}, r"keep_rate: 0.0 is outside \(0, 1\]"),
+        ({"keep_rate": 1.5}, "keep_rate: 1.5 is outside"),
+        ({"keep_rate": float("nan")}, "keep_rate: nan is outside"),
+        ({"layers": (3, 13)}, "block 13 does not exist in a model with 12 blocks"),
+        ({"layers": ()}, "increasing block numbers"),
+        ({"layers": (0, 3)}, "increasing block numbers"),
+        ({"layers": (6, 3)}, "increasing block numbers"),
+        ({"layers": (3, 3)}, "increasing block numbers"),
+    ],
+)
+def test_wrong_settings(changes, message):
+    with pytest.raises(UserError, match=message):
+        ReducerSettings(**{"width": 16, "depth": 12} | changes)
+
+
+def test_registry():
+    assert {"dense", "random", "attn_topk", "static", "tap"} <= set(available())
+    assert list(available()) == sorted(available())
+    with pytest.raises(UserError, match=r"'tapp' is not known; choose one of .*attn_topk, .*tap"):
+        get("tapp")
+    with pytest.raises(ValueError, match="two reducers are called 'tap'"):
+
+        @register
+        class Second(Reducer):
+            name = "tap"
+            title = "second"
+
+    assert get("tap").__name__ == "Tap"
