@@ -165,6 +165,15 @@ def evaluate(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = Non
 
 
 @app.command()
+def picture(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None) -> None:
+    """Draw what a trained run of seg predicts and keeps on a few validation images."""
+    job = _job("evaluate", load_scale(scale), run, spec)
+    from tap.studies.picture import run_picture
+
+    print(run_picture(job))
+
+
+@app.command()
 def gather(
     task: TaskArgument,
     scale: ScaleOption = None,

@@ -57,6 +57,16 @@ def code_of_evaluation(task: str, method: str) -> str:
     return code_fingerprint(["tap.studies.evaluation", *_model(task, method)], [*COMPUTING, *_TASK_LIBRARIES[task]])
 
 
+def code_of_picture(task: str, method: str) -> str:
+    """Fingerprint of what draws the picture of a run.
+
+    Raises:
+        UserError: the task or the method is not built yet.
+    """
+    modules = ["tap.studies.picture", *_model(task, method)]
+    return code_fingerprint(modules, [*COMPUTING, *_TASK_LIBRARIES[task], "matplotlib"])
+
+
 def code_of_gathering() -> str:
     """Fingerprint of what makes the tidy table."""
     return code_fingerprint(["tap.paper.tidy"], TABULATING)

@@ -8,7 +8,7 @@ from snakemake.exceptions import WorkflowError
 
 from tap.config import job_json, job_spec, load_params, load_scale, runs_of_table
 from tap.config.jobs import dense_run, pretraining_run
-from tap.config.methods import DENSE, METHODS, PRETRAINING, RANDOM_ENCODER
+from tap.config.methods import DENSE, METHODS, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.errors import UserError
 from tap.provenance import behind
 from tap.provenance.locks import hold_lock
@@ -119,6 +119,11 @@ def evaluation_code(wildcards):
     return behind.code_of_evaluation(wildcards.task, wildcards.method)
 
 
+@checked
+def picture_code(wildcards):
+    return behind.code_of_picture(wildcards.task, wildcards.method)
+
+
 def data_of(wildcards):
     """The file that says that a task's data are there, whole and right."""
     data = CFG.tasks[wildcards.task].data
@@ -166,8 +171,22 @@ def results_of(task):
     ]
 
 
-def all_tables():
-    """Every table that the scale can make, where a reader looks for it if this is the scale of params.yaml."""
+def all_results():
+    """Every table and picture that the scale can make; tables where a reader looks if it is the scale of params.yaml."""
     folder = "paper_tables" if IS_DEFAULT_SCALE else f"results/{SCALE}/tables"
     tables = [table for table, task in TABLES.items() if behind.is_built(task)]
-    return [f"{folder}/{table}{suffix}" for table in tables for suffix in TABLE_FILES]
+    return [
+        *(f"{folder}/{table}{suffix}" for table in tables for suffix in TABLE_FILES),
+        *(str(run.folder / "picture.png") for run in pictured_runs()),
+    ]
+
+
+def pictured_runs():
+    """The runs of segmentation that a person looks at: no pruning and TAP-J at the main rate, first seed."""
+    if "seg" not in CFG.tasks:
+        return []
+    seed = CFG.tasks["seg"].seeds[0]
+    return [
+        Run(SCALE, "seg", DENSE, seed=seed),
+        Run(SCALE, "seg", TAP, CFG.main_rate, seed=seed),
+    ]

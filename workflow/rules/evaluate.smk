@@ -23,3 +23,24 @@ rule evaluate:
         "Evaluate {params.run}"
     shell:
         f"tap evaluate {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
+rule picture:
+    input:
+        data=data_of,
+        weights=f"{RUN_FOLDER}/model.safetensors",
+    output:
+        picture=f"{RUN_FOLDER}/picture.png",
+        record=f"{RUN_FOLDER}/picture.json",
+    log:
+        f"{LOG_FOLDER}/picture/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+    resources:
+        gpu=EVALUATION_GPUS,
+    params:
+        run=run_id,
+        spec=evaluation_settings,
+        code=picture_code,
+    message:
+        "Draw {params.run}"
+    shell:
+        f"tap picture {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
