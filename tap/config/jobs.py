@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from tap.config.messages import explain
-from tap.config.methods import DENSE, PRETRAINING, RANDOM_ENCODER, TAP, VARIANTS, methods_of
+from tap.config.methods import COMMON_RECOVERY, DENSE, PRETRAINING, RANDOM_ENCODER, TAP, VARIANTS, methods_of
 from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
 from tap.errors import UserError
 from tap.runs import Run
@@ -142,6 +143,21 @@ def parse_job(text: str, job: Job, cfg: ScaleConfig, run: Run) -> JobSpec:
 def run_of(spec: JobSpec) -> Run:
     """The run that the settings belong to."""
     return Run(spec.scale, spec.task, spec.method, spec.rate, spec.variant, spec.seed)
+
+
+def uses_endpoint(spec: JobSpec) -> bool:
+    """Whether the endpoint of the common recovery decides anything in a job."""
+    return spec.task != "cls" and spec.method in COMMON_RECOVERY and spec.rate < 1.0 and not spec.recovery.zero_fill
+
+
+def endpoint_path(scale: str, task: str) -> Path:
+    """The file with a task's chosen endpoint."""
+    return Path("results") / scale / f"endpoint_{task}.json"
+
+
+def endpoint_file(spec: JobSpec) -> Path | None:
+    """The file that a job reads its endpoint from; None where it needs none or the settings give it."""
+    return endpoint_path(spec.scale, spec.task) if uses_endpoint(spec) and spec.recovery.endpoint == "auto" else None
 
 
 def _left_out(method: str, job: Job) -> tuple[str, ...]:

@@ -43,6 +43,10 @@ METHODS: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
+COMMON_RECOVERY: Final = ("random", "attn_topk", "diffrate", "static")
+"""Methods without a readout of their own: a dense task gives them the common parameter-free recovery."""
+
+
 def methods_of(task: str) -> tuple[str, ...]:
     """Names of the methods that `task`'s table has a row of."""
     return tuple(name for name, tasks in METHODS.items() if task in tasks)

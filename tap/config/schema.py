@@ -222,8 +222,8 @@ class RecoveryConfig(Strict):
     )
     endpoint: Literal["auto"] | Alpha = Field(
         1.0,
-        description="alpha of methods without a readout: 1 full offset, 0 stand-in only; auto trains with the paper's "
-        "and evaluates with the one that is better on the calibration split",
+        description="alpha of methods without a readout: 1 full offset, 0 stand-in only; auto takes the one that is "
+        "better on the calibration split (`tap endpoint`)",
     )
     matching: Literal["key", "token", "spatial", "score", "random", "final"] = Field(
         "key", description="what makes a patch the stand-in of a removed one (tab:matching-ablation)"

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tap.config.jobs import job_json, run_of
+from tap.config.jobs import endpoint_file, job_json, run_of
 from tap.config.methods import DENSE, PRETRAINING
 from tap.config.schema import JobSpec
 from tap.encoder.weights import load_backbone
@@ -34,6 +34,7 @@ from tap.provenance.files import sha256_file
 from tap.provenance.record import RECORD, write_record
 from tap.runs import Run
 from tap.tasks.base import Task
+from tap.tasks.recovery import recovery_settings
 from tap.tasks.registry import get_task
 
 WEIGHTS, LOG = "model.safetensors", "log.csv"
@@ -53,12 +54,14 @@ def train_run(spec: JobSpec, task: Task) -> None:
     """`run_training` for a given task."""
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
-    start = starting_weights(spec)
+    start, endpoint = starting_weights(spec), endpoint_file(spec)
+    recovery_settings(spec)  # says so now if the endpoint is not there
     fingerprint = code_of_training(spec.task, spec.method)
     identity = {
         "settings": json.loads(job_json(spec, "train")),
         "code": fingerprint,
         "start": None if start is None else sha256_file(start),
+        "endpoint": None if endpoint is None else sha256_file(endpoint),
     }
     with cpu_threads(spec.train.threads), join_processes(device.type) as processes:
         states = ResumeStates(run.scratch, identity, lambda text: _say(run, text, processes))
@@ -77,7 +80,7 @@ def train_run(spec: JobSpec, task: Task) -> None:
                 write_record(
                     run.folder,
                     spec,
-                    inputs=[] if start is None else [start],
+                    inputs=[path for path in (start, endpoint) if path is not None],
                     outputs=[weights, log],
                     started=started,
                     extra={

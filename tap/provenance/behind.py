@@ -67,6 +67,16 @@ def code_of_picture(task: str, method: str) -> str:
     return code_fingerprint(modules, [*COMPUTING, *_TASK_LIBRARIES[task], "matplotlib"])
 
 
+def code_of_endpoint(task: str, methods: Sequence[str]) -> str:
+    """Fingerprint of what chooses a task's endpoint with some methods.
+
+    Raises:
+        UserError: the task or a method is not built yet.
+    """
+    modules = [module for method in methods for module in _model(task, method)]
+    return code_fingerprint(["tap.studies.endpoint", *modules], [*COMPUTING, *_TASK_LIBRARIES[task]])
+
+
 def code_of_gathering() -> str:
     """Fingerprint of what makes the tidy table."""
     return code_fingerprint(["tap.paper.tidy"], TABULATING)

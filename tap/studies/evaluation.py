@@ -8,15 +8,16 @@ from datetime import UTC, datetime
 
 import numpy as np
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from tap.config.jobs import run_of
+from tap.config.jobs import endpoint_file, run_of
 from tap.config.methods import PRETRAINING
 from tap.config.schema import JobSpec
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.job import published_weights
-from tap.profiling.throughput import profile_encoder
+from tap.profiling.throughput import profile_encoder, profile_model
 from tap.provenance.behind import code_of_evaluation
 from tap.provenance.files import atomic_write
 from tap.provenance.record import write_record
@@ -68,7 +69,7 @@ def _evaluate(spec: JobSpec, task: Task) -> None:
     write_record(
         run.folder,
         spec,
-        inputs=[weights],
+        inputs=[path for path in (weights, endpoint_file(spec)) if path is not None],
         outputs=outputs,
         started=started,
         fingerprint=code_of_evaluation(spec.task, spec.method),
@@ -79,16 +80,27 @@ def _evaluate(spec: JobSpec, task: Task) -> None:
 
 
 def _profile(spec: JobSpec, task: Task, model: nn.Module, device: torch.device) -> dict[str, float | int | str]:
-    """What the method adds to the model, and its encoder's throughput on the first validation images."""
-    encoder = model.encoder
-    dataset, size = task.datasets(spec).validation, spec.profile.batch_size
-    samples = [dataset[position % len(dataset)] for position in range(size)]
-    batch = task.collate(spec, train=False)(samples).to(device)
-    profile = profile_encoder(
-        encoder, batch.images, batch.sample_ids, spec.profile.warmup, spec.profile.iterations, spec.profile.dtype
-    )
+    """What the method adds to the model, and the throughput of its encoder, and of the full model of a dense task.
+
+    Measured on the first validation images, all brought to the model's square input.
+    """
+    encoder, settings = model.encoder, spec.profile
+    dataset, side = task.datasets(spec).validation, spec.model.image_size
+    samples = [dataset[position % len(dataset)] for position in range(settings.batch_size)]
+    images = torch.stack([_square(sample.image, side) for sample in samples]).to(device)
+    sample_ids = torch.tensor([sample.sample_id for sample in samples], device=device)
+    how = (settings.warmup, settings.iterations, settings.dtype)
+    profile = profile_encoder(encoder, images, sample_ids, *how)
+    if spec.task != "cls":
+        profile |= profile_model(model, images, sample_ids, *how)
     return {
         "patches": encoder.vit.patch_embed.num_patches,
         "parameters_added": encoder.reducer.added_parameters(),
         **profile,
     }
+
+
+def _square(image: Tensor, side: int) -> Tensor:
+    """Top left corner `(C, side, side)` of an image, padded with zeros where it is smaller."""
+    image = image[:, :side, :side]
+    return F.pad(image, (0, side - image.shape[2], 0, side - image.shape[1]))

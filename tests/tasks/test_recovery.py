@@ -2,8 +2,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from tap.config.jobs import endpoint_path, uses_endpoint
 from tap.encoder.recovery import RecoverySettings
-from tap.tasks.recovery import choose_endpoint, fixed_scale, recovery_settings, uses_endpoint
+from tap.errors import UserError
+from tap.tasks.recovery import choose_endpoint, recovery_settings
 
 
 def model(better):
@@ -31,16 +33,49 @@ def test_the_models_own_recovery_comes_back():
     checkpoint = model(0.0)
     choose_endpoint([checkpoint], score)
     assert checkpoint.encoder.recovery.scale == "learned"
-    with pytest.raises(ZeroDivisionError), fixed_scale(checkpoint, 0.5):
-        1 / (checkpoint.encoder.recovery.scale - 0.5)
+
+
+def test_the_models_own_recovery_comes_back_after_a_failure():
+    checkpoint = model(0.0)
+    with pytest.raises(ZeroDivisionError):
+        choose_endpoint([checkpoint], lambda _model: 1 / 0)
     assert checkpoint.encoder.recovery.scale == "learned"
 
 
-def test_training_starts_from_the_papers_endpoint_of_the_task(seg_spec):
-    spec = seg_spec().model_copy(update={"method": "static", "rate": 0.5})
-    auto = spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"endpoint": "auto"})})
-    assert recovery_settings(auto).scale == 1.0
-    assert recovery_settings(auto.model_copy(update={"task": "det"})).scale == 0.0
+@pytest.fixture
+def auto(seg_spec, tmp_path, monkeypatch):
+    """Settings of a method whose endpoint is to be chosen, and the file with the choice."""
+    spec = seg_spec()
+    recovery = spec.recovery.model_copy(update={"endpoint": "auto"})
+    monkeypatch.chdir(tmp_path)
+    path = endpoint_path(spec.scale, "seg")
+    path.parent.mkdir(parents=True)
+    return spec.model_copy(update={"method": "static", "rate": 0.5, "recovery": recovery}), path
+
+
+def test_the_chosen_endpoint_is_read_from_its_file(auto):
+    spec, path = auto
+    path.write_text('{"endpoint": 0.0}')
+    assert recovery_settings(spec).scale == 0.0
+    assert recovery_settings(spec.model_copy(update={"method": "tap"})).scale == "learned"
+    assert recovery_settings(spec.model_copy(update={"method": "dense", "rate": 1.0})).scale == 1.0
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "endpoint_seg.json: the endpoint is not chosen yet; run `tap endpoint seg`"),
+        ("{", "endpoint_seg.json: holds no endpoint"),
+        ("{}", "endpoint_seg.json: holds no endpoint"),
+        ('{"endpoint": 0.3}', "its endpoint is 0.3, neither 0 nor 1"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_read_is_named(auto, content, message):
+    spec, path = auto
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        recovery_settings(spec)
 
 
 @pytest.mark.parametrize(

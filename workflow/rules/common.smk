@@ -7,7 +7,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from tap.config import job_json, job_spec, load_params, load_scale, runs_of_table
-from tap.config.jobs import dense_run, pretraining_run
+from tap.config.jobs import dense_run, endpoint_file, pretraining_run, uses_endpoint
 from tap.config.methods import DENSE, METHODS, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.errors import UserError
 from tap.provenance import behind
@@ -150,6 +150,29 @@ def start_of(wildcards):
             )
         return str(weights)
     return str(pretraining_run(CFG, wildcards.task).folder / "model.safetensors")
+
+
+def endpoint_of(wildcards):
+    """The file with the endpoint of the common recovery, for the runs that read one."""
+    path = endpoint_file(job_spec(CFG, run_of(wildcards)))
+    return [] if path is None else str(path)
+
+
+def endpoint_runs(task):
+    """The runs whose methods choose a task's endpoint."""
+    specs = [job_spec(CFG, run) for run in runs_of_table(CFG, task)]
+    return [
+        spec for spec in specs if spec.rate == CFG.main_rate and uses_endpoint(spec)
+    ]
+
+
+def endpoint_settings(wildcards):
+    return [job_json(spec, "evaluate") for spec in endpoint_runs(wildcards.task)]
+
+
+def endpoint_code(wildcards):
+    methods = sorted({spec.method for spec in endpoint_runs(wildcards.task)})
+    return behind.code_of_endpoint(wildcards.task, methods)
 
 
 def training_threads(wildcards):

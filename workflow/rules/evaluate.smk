@@ -5,6 +5,7 @@ rule evaluate:
     input:
         data=data_of,
         weights=f"{RUN_FOLDER}/model.safetensors",
+        endpoint=endpoint_of,
     output:
         metrics=f"{RUN_FOLDER}/metrics.json",
         per_sample=f"{RUN_FOLDER}/per_sample.npz",

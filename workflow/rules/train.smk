@@ -50,10 +50,34 @@ rule train_dense:
         f"tap train {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
+rule endpoint:
+    input:
+        data=data_of,
+        weights=lambda wildcards: [
+            str(dense_run(CFG, wildcards.task, seed).folder / "model.safetensors")
+            for seed in CFG.tasks[wildcards.task].seeds
+        ],
+    output:
+        f"results/{SCALE}/endpoint_{{task}}.json",
+    log:
+        f"{LOG_FOLDER}/endpoint/{{task}}.log",
+    threads: evaluation_threads
+    resources:
+        gpu=EVALUATION_GPUS,
+    params:
+        specs=endpoint_settings,
+        code=endpoint_code,
+    message:
+        "Choose the endpoint of the common recovery of {wildcards.task}"
+    shell:
+        f"tap endpoint {{wildcards.task}} --scale {SCALE} 2>&1 | tee {{log}}"
+
+
 rule train_method:
     input:
         data=data_of,
         start=start_of,
+        endpoint=endpoint_of,
     output:
         weights=f"{RUN_FOLDER}/model.safetensors",
         log=f"{RUN_FOLDER}/log.csv",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,14 @@ from mmengine.structures import PixelData
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from tap.config.jobs import uses_endpoint
 from tap.config.methods import RANDOM_ENCODER
 from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
 from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits, Task
-from tap.tasks.recovery import choose_endpoint, fixed_scale, recovery_settings, uses_endpoint
+from tap.tasks.recovery import recovery_settings
 from tap.tasks.segmentation.data import Collate, open_splits
 from tap.tasks.segmentation.head import GridMLPHead
 from tap.tasks.segmentation.inference import inference_settings, predict
@@ -73,30 +73,9 @@ class Segmentation(Task):
         # Left on the device: the loop reads it when it writes a row of the log.
         return losses["decode.loss_ce"], {"pixel_accuracy": losses["decode.acc_seg"].squeeze()}
 
-    def evaluate(self, model: nn.Module, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
-        """Mean IoU in percent and the realised token counts, with the confusion matrix of every image.
-
-        For a method with the common recovery, the metrics say what both endpoints reach on the calibration split; with
-        `recovery.endpoint: auto` the better one is used.
-        """
+    def evaluate(self, model: Any, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
+        """Mean IoU in percent and the realised token counts, with the confusion matrix of every image."""
         model.eval()
-        measure = partial(self._measure, spec=spec, device=device)
-        auto = spec.recovery.endpoint == "auto"
-        if not uses_endpoint(spec) or split == "calibration" or not (auto or spec.data.calibration):
-            return measure(model, split=split)
-        choice = choose_endpoint([model], lambda trained: measure(trained, split="calibration").metrics["miou"])
-        endpoint = choice.endpoint if auto else spec.recovery.endpoint
-        with fixed_scale(model, endpoint):
-            result = measure(model, split=split)
-        facts = {
-            "recovery_endpoint": endpoint,
-            "calibration_miou_full_offset": choice.scores[1.0],
-            "calibration_miou_stand_in": choice.scores[0.0],
-        }
-        return Evaluation(result.metrics | facts, result.per_sample)
-
-    def _measure(self, model: Any, spec: JobSpec, device: torch.device, split: SplitName) -> Evaluation:
-        """One pass over a split with the model as it is."""
         dataset, classes = self.datasets(spec).get(split), spec.data.num_classes
         if not len(dataset):
             raise UserError(f"{spec.data.root}: the {split} split has no image; check data.calibration and the limits")
@@ -124,6 +103,8 @@ class Segmentation(Task):
             "final_tokens_mean": float(np.mean(tokens)),
             "final_tokens_sd": float(np.std(tokens)),
         }
+        if uses_endpoint(spec):
+            metrics["recovery_endpoint"] = float(model.encoder.recovery.scale)
         per_sample = {
             "sample_id": torch.cat(ids).numpy(),
             "confusion": torch.stack(confusion).numpy(),

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 
-from tap.errors import UserError
 from tap.paper.statistics import mean_iou
 from tap.tasks.base import Batch
 from tap.tasks.registry import get_task
@@ -48,41 +47,11 @@ def test_metrics_and_the_values_behind_them(job, inference):
     assert "recovery_endpoint" not in metrics
 
 
-def test_the_common_recovery_tells_both_endpoints(job):
-    task, model, spec = job("random")
-    metrics = task.evaluate(model, spec, "validation", CPU).metrics
-    assert metrics["recovery_endpoint"] == 1.0
-    for name, alpha in (("full_offset", 1.0), ("stand_in", 0.0)):
-        fixed = job("random", recovery={"endpoint": alpha})
-        found = fixed[0].evaluate(fixed[1], fixed[2], "calibration", CPU).metrics
-        assert metrics[f"calibration_miou_{name}"] == found["miou"]
-        assert "recovery_endpoint" not in found
-    assert model.encoder.recovery.scale == 1.0
-
-
-def test_auto_takes_the_endpoint_that_is_better_on_the_calibration_split(job, monkeypatch):
-    task, model, spec = job("random", recovery={"endpoint": "auto"})
-    used = []
-    measure = task._measure
-
-    def spoilt(model, spec, device, split):
-        used.append((split, model.encoder.recovery.scale))
-        result = measure(model, spec, device, split)
-        result.metrics["miou"] = 10.0 - model.encoder.recovery.scale
-        return result
-
-    monkeypatch.setattr(task, "_measure", spoilt)
-    metrics = task.evaluate(model, spec, "validation", CPU).metrics
-    assert used == [("calibration", 1.0), ("calibration", 0.0), ("validation", 0.0)]
-    assert (metrics["recovery_endpoint"], metrics["miou"]) == (0.0, 10.0)
-
-
-def test_without_calibration_images_a_given_endpoint_is_used_and_auto_refused(job):
-    task, model, spec = job("random", calibration=0)
-    assert "recovery_endpoint" not in task.evaluate(model, spec, "validation", CPU).metrics
-    task, model, spec = job("random", recovery={"endpoint": "auto"}, calibration=0)
-    with pytest.raises(UserError, match="calibration split has no image"):
-        task.evaluate(model, spec, "validation", CPU)
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_the_common_recovery_tells_its_endpoint(job, alpha):
+    task, model, spec = job("random", recovery={"endpoint": alpha})
+    assert task.evaluate(model, spec, "validation", CPU).metrics["recovery_endpoint"] == alpha
+    assert model.encoder.recovery.scale == alpha
 
 
 @pytest.mark.parametrize("method", ["dense", "tap"])

@@ -1,0 +1,62 @@
+"""The endpoint of the common recovery as a job: one per task, for all methods without a readout of their own.
+
+Every such method prunes the no-pruning checkpoints of all seeds, without retraining, on the calibration split. The
+endpoint with the better mean is the task's. The validation images have no part in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tap.config.jobs import endpoint_path, run_of, uses_endpoint
+from tap.config.schema import JobSpec
+from tap.engine.checkpoint import load_weights
+from tap.engine.device import cpu_threads, describe_device, select_device
+from tap.engine.job import dense_of, published_weights
+from tap.errors import UserError
+from tap.provenance.behind import code_of_endpoint
+from tap.provenance.files import atomic_write, sha256_file
+from tap.tasks.recovery import choose_endpoint
+from tap.tasks.registry import get_task
+
+
+def run_endpoint(specs: Sequence[JobSpec]) -> Path:
+    """Chooses the endpoint of a task and writes it with the scores and the inputs behind it.
+
+    Args:
+        specs: the runs of the task at the main rate; those that the endpoint concerns take part.
+
+    Returns:
+        The file.
+
+    Raises:
+        UserError: no run is concerned, or a no-pruning run is not trained.
+    """
+    concerned = [spec for spec in specs if uses_endpoint(spec)]
+    if not concerned:
+        raise UserError("endpoint: no method of this task uses the common recovery, so there is nothing to choose")
+    first = concerned[0]
+    task, device = get_task(first), select_device(first.device)
+    models, weights = [], {}
+    with cpu_threads(first.profile.threads):
+        for spec in concerned:
+            given = spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"endpoint": 1.0})})
+            model, path = task.build_model(given), published_weights(dense_of(spec))
+            load_weights(path, model, new=("encoder.reducer.",))
+            models.append(model.to(device))
+            weights[path.as_posix()] = sha256_file(path)
+        choice = choose_endpoint(
+            models, lambda model: task.evaluate(model, first, "calibration", device).metrics["miou"]
+        )
+        content = {
+            "endpoint": choice.endpoint,
+            "calibration_score": {f"{alpha:g}": score for alpha, score in choice.scores.items()},
+            "runs": [run_of(spec).id for spec in concerned],
+            "calibration_images": first.data.calibration,
+            "inputs": weights,
+            "code": code_of_endpoint(first.task, sorted({spec.method for spec in concerned})),
+            "device": describe_device(device),
+        }
+    return atomic_write(endpoint_path(first.scale, first.task), json.dumps(content, indent=1) + "\n")
