@@ -71,7 +71,9 @@ def run_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> To
         key: their keys `(T, H, d_h)`.
     """
     query, value = project(block.attn, hidden, "q"), project(block.attn, hidden, "v")
-    return run_mlp(block, add_attention(block, tokens, hidden, query, key, value))
+    tokens = add_attention(block, tokens, hidden, query, key, value)
+    del hidden, query, key, value  # the MLP is where memory peaks
+    return run_mlp(block, tokens)
 
 
 def add_attention(block: Any, tokens: Tokens, hidden: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tokens:
