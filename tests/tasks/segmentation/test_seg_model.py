@@ -66,15 +66,17 @@ def test_mmsegmentation_builds_the_head_from_its_name(registry):
 
 
 def test_the_head_looks_at_one_position_at_a_time():
+    torch.manual_seed(0)
     head = GridMLPHead([6, 6], 4, num_classes=3).eval()
     maps = [torch.randn(1, 6, 4, 5) for _ in range(2)]
     before = head(maps)
-    maps[1][0, :, 2, 3] += 1.0
+    maps[1][0, 0, 2, 3] += 10.0  # not all channels alike, which the LayerNorm would take out
     changed = (head(maps) != before).any(dim=1)[0]
     assert changed.nonzero().tolist() == [[2, 3]]
 
 
 def test_levels_of_another_scale_give_the_same_logits():
+    torch.manual_seed(0)
     head = GridMLPHead([6], 4, num_classes=3).eval()
     grid = torch.randn(1, 6, 4, 5)
     torch.testing.assert_close(head([grid]), head([1000 * grid + 7]), rtol=1e-3, atol=1e-4)
@@ -141,7 +143,6 @@ def test_settings_of_recovery_reach_the_model(build):
     assert build("tap", 0.5, recovery={"scale": 0.25}).encoder.recovery.scale == 0.25
     assert build("random", 0.5).encoder.recovery.scale == 1.0
     assert build("random", 0.5, recovery={"endpoint": 0.0}).encoder.recovery.scale == 0.0
-    assert build("random", 0.5, recovery={"endpoint": "auto"}).encoder.recovery.scale == 1.0
     images = torch.randn(1, 3, 32, 32)
     outcomes = [
         build("static", 0.5, recovery=recovery).infer(images)
