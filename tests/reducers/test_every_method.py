@@ -15,7 +15,7 @@ from tap.core.budget import keep_count
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.reducers.registry import available, get
 
-LAYERS = (1, 2, 3)
+LAYERS = (2, 3, 4)
 DEPTH = 4
 
 CASES: dict[str, dict[str, Any]] = {}
@@ -27,9 +27,13 @@ exact = pytest.mark.parametrize("method", [name for name in available() if get(n
 
 
 def make(method: str, rate: float = 0.4, dense: bool = False, **options: Any) -> SparseEncoder:
-    """An encoder of four blocks, pruned before 1, 2 and 3."""
-    reads = (1, 2, 4) if dense else ()
+    """An encoder of four blocks, pruned before 2, 3 and 4.
+
+    With seed 9 and 4 x 5 patches TAP leaves different counts in three images after both of the first two.
+    """
+    reads = (1, 2, 3, 4) if dense else ()
     layers = options.pop("layers", LAYERS)
+    options.setdefault("seed", 9)
     return tiny_encoder(method, rate, layers, reads, common_recovery(method), CASES.get(method), **options)
 
 
@@ -73,7 +77,7 @@ def test_exactly_k_patches_reach_the_last_block(method, grid, percent, batch, la
 
 @pruning
 @pytest.mark.parametrize("dense", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, 1, 9])
 def test_results_do_not_depend_on_batch_mates(method, dense, seed):
     encoder = make(method, dense=dense, grid=(4, 5), seed=seed)
     images = tiny_images(encoder, 5, seed=seed)
@@ -82,6 +86,8 @@ def test_results_do_not_depend_on_batch_mates(method, dense, seed):
     with torch.no_grad():
         together = encoder(images, ids, return_trace=True)
         pooled = encoder.pool(together)
+        if not encoder.reducer.fixed_count or method == "tap":
+            assert len(set(together.trace.removed[2].tolist())) > 1, "the counts should differ"
         for order in orders:
             some = encoder(images[order], ids[order], return_trace=True)
             torch.testing.assert_close(encoder.pool(some), pooled[order], rtol=1e-5, atol=1e-5)

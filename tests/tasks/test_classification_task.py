@@ -62,6 +62,13 @@ class Fixed(nn.Module):
         return self.logits
 
 
+def test_the_loss_of_16_bit_logits_is_float32():
+    """A model of bfloat16 weights, without autocast, which would do it by itself."""
+    batch = Batch(torch.zeros(2, 1, 8, 8), torch.tensor([0, 2]), torch.arange(2))
+    loss, _ = Classification().loss(Fixed(torch.randn(2, 4).bfloat16()), batch, 0.0)
+    assert loss.dtype == torch.float32
+
+
 def test_loss_of_classes_and_of_class_shares():
     logits = torch.randn(3, 4)
     classes = torch.tensor([0, 3, 1])
@@ -78,8 +85,7 @@ def test_loss_of_classes_and_of_class_shares():
     assert model.ids == [5, 6, 7] * 2, "random methods need to know the image"
 
 
-def test_the_loss_is_float32_under_autocast(spec):
-    """Logits of bfloat16 have 8 bits."""
+def test_a_step_under_autocast(spec):
     model = Classification().build_model(spec(method="tap"))
     batch = Batch(torch.randn(2, 1, 32, 32), torch.tensor([1, 2]), torch.arange(2))
     with torch.autocast("cpu", torch.bfloat16):
