@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from timm.models.vision_transformer import Block, VisionTransformer
+from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from tap.core.budget import keep_count
@@ -21,21 +21,6 @@ from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.encoder.trace import Trace
 from tap.errors import UserError
-
-
-class BlockRunner(Protocol):
-    """What the encoder asks of a reducer (`tap.reducers.base.Reducer` is the base of all)."""
-
-    keep_rate: float
-
-    def extra_prefix(self, batch: int, patches: int) -> Tensor | None:
-        """Tokens that join behind the class token `(B, r, d)`, for images of `patches` patches."""
-
-    def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
-        """Runs block `layer` (from 1) and removes what the method removes there."""
-
-    def read(self, tokens: Tokens, state: ForwardState) -> Tensor:
-        """The complete grid at a read point `(B, N_1, d)`."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +47,7 @@ class SparseEncoder(nn.Module):
 
     Args:
         vit: plain timm `VisionTransformer` (its head and final norm stay its own).
-        reducer: the method that shortens the sequence.
+        reducer: the method that shortens the sequence (a `tap.reducers.base.Reducer`, which is one layer up).
         read_blocks: blocks, from 1, after which a dense head reads the grid; empty for classification.
         recovery: how a dense read gives removed positions back.
 
