@@ -8,17 +8,17 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from tap.config.schema import JobSpec
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
-from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits, Task
+from tap.tasks.base import Batch, Sample, Splits
 from tap.tasks.classification.data import Collate, open_splits
 from tap.tasks.classification.model import Classifier
+from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 
 
-class Classification(Task):
+class Classification(Pipeline):
     """ImageNet-1K at paper scale, Fashion-MNIST below it."""
 
     name = "cls"
@@ -42,29 +42,15 @@ class Classification(Task):
         """Cross entropy against classes or class shares."""
         return F.cross_entropy(model(batch.images, batch.sample_ids).float(), batch.targets), {}
 
-    def evaluate(self, model: nn.Module, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
-        """Top-1 accuracy in percent and the realised token counts, with the per-image values."""
-        loader = DataLoader(
-            self.datasets(spec).get(split),
-            spec.eval.batch_size,
-            collate_fn=self.collate(spec, train=False),
-            num_workers=spec.data.workers,
-        )
-        columns: dict[str, list[Tensor]] = {"sample_id": [], "correct": [], "final_tokens": []}
-        model.eval()
-        with torch.inference_mode():
-            for batch in loader:
-                batch = batch.to(device)
-                logits, trace = model(batch.images, batch.sample_ids, return_trace=True)
-                columns["sample_id"].append(batch.sample_ids.cpu())
-                columns["correct"].append((logits.argmax(dim=1) == batch.targets).cpu())
-                columns["final_tokens"].append(trace.final_counts.cpu())
-        per_sample = {name: torch.cat(parts).numpy() for name, parts in columns.items()}
-        counts = per_sample["final_tokens"]
-        metrics = {
-            "top1": 100.0 * float(np.mean(per_sample["correct"])),
-            "images": float(len(counts)),
-            "final_tokens_mean": float(np.mean(counts)),
-            "final_tokens_sd": float(np.std(counts)),
+    def judge(self, model: Classifier, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
+        """Whether the top class is right, and how many patches reached the last block."""
+        logits, trace = model(batch.images, batch.sample_ids, return_trace=True)
+        return {
+            "sample_id": batch.sample_ids.cpu().numpy(),
+            "correct": (logits.argmax(dim=1) == batch.targets).cpu().numpy(),
+            "final_tokens": trace.final_counts.cpu().numpy(),
         }
-        return Evaluation(metrics, per_sample)
+
+    def score(self, spec: JobSpec, condensed: PerImage) -> dict[str, float]:
+        """Top-1 accuracy in percent and the realised token counts."""
+        return {"top1": 100.0 * float(np.mean(condensed["correct"])), **token_counts(condensed)}

@@ -27,43 +27,43 @@ def confusion_matrix(prediction: Tensor, label: Tensor, classes: int) -> Tensor:
     return torch.bincount(cells, minlength=classes * classes).view(classes, classes)
 
 
-class IoU:
-    """Sums of one pass over a split.
+def class_areas(confusion: np.ndarray) -> np.ndarray:
+    """What IoU needs of confusion matrices.
 
     Args:
-        classes: number of classes C.
+        confusion: `(..., C, C)`, by label and prediction.
+
+    Returns:
+        Pixels that are right, predicted and labelled, by class `(..., 3, C)`.
     """
+    hits = np.diagonal(confusion, axis1=-2, axis2=-1)
+    return np.stack([hits, confusion.sum(axis=-2), confusion.sum(axis=-1)], axis=-2)
 
-    def __init__(self, classes: int) -> None:
-        self.classes = classes
-        # MMSegmentation counts in float32, which is exact for one image but not for sums over a data set.
-        self._areas = torch.zeros(4, classes, dtype=torch.float64)
 
-    def add(self, prediction: Tensor, label: Tensor) -> None:
-        """Counts one image: classes `(H, W)`, and classes or 255 for void `(H, W)`."""
-        areas = IoUMetric.intersect_and_union(prediction, label, self.classes, IGNORE)
-        self._areas += torch.stack(areas).double()
+def iou_scores(areas: np.ndarray) -> dict[str, float]:
+    """Scores of a split in percent, by MMSegmentation's metric.
 
-    def metrics(self) -> dict[str, float]:
-        """Scores in percent.
+    Args:
+        areas: what `class_areas` gives, summed over the images `(3, C)`.
 
-        Returns:
-            `miou` over the classes that are labelled or predicted, `iou_<number>` of each, `pixel_accuracy`, and
-            as a floor `constant_miou`: what the most frequent class everywhere would reach.
+    Returns:
+        `miou` over the classes that are labelled or predicted, `iou_<number>` of each, `pixel_accuracy`, and
+        as a floor `constant_miou`: what the most frequent class everywhere would reach.
 
-        Raises:
-            UserError: no pixel has a label.
-        """
-        intersection, union, predicted, labelled = self._areas
-        if not labelled.sum():
-            raise UserError("labels: every pixel of the split is void, so there is nothing to score; check its labels")
-        result = IoUMetric.total_area_to_metrics(intersection, union, predicted, labelled)
-        occurs = union > 0
-        scores = {f"iou_{number}": 100.0 * float(result["IoU"][number]) for number in occurs.nonzero().flatten()}
-        constant = labelled.max() / labelled.sum() / (labelled > 0).sum()
-        return {
-            "miou": 100.0 * float(np.nanmean(result["IoU"])),
-            "pixel_accuracy": 100.0 * float(result["aAcc"]),
-            "constant_miou": 100.0 * float(constant),
-            **scores,
-        }
+    Raises:
+        UserError: no pixel has a label.
+    """
+    intersection, predicted, labelled = torch.from_numpy(np.ascontiguousarray(areas)).double()
+    union = predicted + labelled - intersection
+    if not labelled.sum():
+        raise UserError("labels: every pixel of the split is void, so there is nothing to score; check its labels")
+    result = IoUMetric.total_area_to_metrics(intersection, union, predicted, labelled)
+    occurs = union > 0
+    scores = {f"iou_{number}": 100.0 * float(result["IoU"][number]) for number in occurs.nonzero().flatten()}
+    constant = labelled.max() / labelled.sum() / (labelled > 0).sum()
+    return {
+        "miou": 100.0 * float(np.nanmean(result["IoU"])),
+        "pixel_accuracy": 100.0 * float(result["aAcc"]),
+        "constant_miou": 100.0 * float(constant),
+        **scores,
+    }

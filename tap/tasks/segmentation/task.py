@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from mmengine.structures import PixelData
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from tap.config.jobs import uses_endpoint
 from tap.config.methods import RANDOM_ENCODER
@@ -17,17 +16,18 @@ from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
-from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits, Task
+from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits
+from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 from tap.tasks.recovery import recovery_settings
 from tap.tasks.segmentation.data import Collate, open_splits
 from tap.tasks.segmentation.head import GridMLPHead
 from tap.tasks.segmentation.inference import inference_settings, predict
-from tap.tasks.segmentation.metrics import IoU, confusion_matrix
+from tap.tasks.segmentation.metrics import class_areas, confusion_matrix, iou_scores
 from tap.tasks.segmentation.mmseg_parts import SegDataSample
 from tap.tasks.segmentation.model import SAMPLE_ID, Segmenter
 
 
-class Segmentation(Task):
+class Segmentation(Pipeline):
     """ADE20K at paper scale, microscopy tiles below it."""
 
     name = "seg"
@@ -73,41 +73,33 @@ class Segmentation(Task):
         # Left on the device: the loop reads it when it writes a row of the log.
         return losses["decode.loss_ce"], {"pixel_accuracy": losses["decode.acc_seg"].squeeze()}
 
+    def judge(self, model: Segmenter, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
+        """Confusion matrix of every image, and the patches that reached the last block (the mean over windows)."""
+        predictions = predict(model, batch.images, batch.sample_ids, batch.targets)
+        labels = [target.labels.to(batch.images.device).long() for target in batch.targets]
+        classes = spec.data.num_classes
+        confusion = [
+            confusion_matrix(prediction.labels, label, classes)
+            for prediction, label in zip(predictions, labels, strict=True)
+        ]
+        return {
+            "sample_id": batch.sample_ids.cpu().numpy(),
+            "confusion": torch.stack(confusion).cpu().numpy(),
+            "final_tokens": np.array([prediction.final_tokens for prediction in predictions]),
+        }
+
+    def condensed(self, per_image: PerImage) -> PerImage:
+        """Three numbers per class instead of a confusion matrix."""
+        rest = {name: values for name, values in per_image.items() if name != "confusion"}
+        return rest | {"areas": class_areas(per_image["confusion"])}
+
+    def score(self, spec: JobSpec, condensed: PerImage) -> dict[str, float]:
+        """Mean IoU in percent and the realised token counts."""
+        return {**iou_scores(condensed["areas"].sum(axis=0)), **token_counts(condensed)}
+
     def evaluate(self, model: Any, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
-        """Mean IoU in percent and the realised token counts, with the confusion matrix of every image."""
-        model.eval()
-        dataset, classes = self.datasets(spec).get(split), spec.data.num_classes
-        if not len(dataset):
-            raise UserError(f"{spec.data.root}: the {split} split has no image; check data.calibration and the limits")
-        loader = DataLoader(
-            dataset,
-            spec.eval.batch_size,
-            collate_fn=self.collate(spec, train=False),
-            num_workers=spec.data.workers,
-        )
-        iou = IoU(classes)
-        ids: list[Tensor] = []
-        confusion: list[Tensor] = []
-        tokens: list[float] = []
-        for batch in loader:
-            ids.append(batch.sample_ids)
-            predictions = predict(model, batch.images.to(device), batch.sample_ids.to(device), batch.targets)
-            for prediction, target in zip(predictions, batch.targets, strict=True):
-                labels = target.labels.to(device).long()
-                iou.add(prediction.labels, labels)
-                confusion.append(confusion_matrix(prediction.labels, labels, classes).cpu())
-                tokens.append(prediction.final_tokens)
-        metrics = {
-            **iou.metrics(),
-            "images": float(len(tokens)),
-            "final_tokens_mean": float(np.mean(tokens)),
-            "final_tokens_sd": float(np.std(tokens)),
-        }
+        """As for every task; methods with the common recovery also tell its endpoint."""
+        found = super().evaluate(model, spec, split, device)
         if uses_endpoint(spec):
-            metrics["recovery_endpoint"] = float(model.encoder.recovery.scale)
-        per_sample = {
-            "sample_id": torch.cat(ids).numpy(),
-            "confusion": torch.stack(confusion).numpy(),
-            "final_tokens": np.array(tokens),
-        }
-        return Evaluation(metrics, per_sample)
+            found.metrics["recovery_endpoint"] = float(model.encoder.recovery.scale)
+        return found

@@ -1,0 +1,85 @@
+"""A task that judges its images one by one: what a pass over a split and the probes of a frozen checkpoint share."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from tap.config.schema import JobSpec
+from tap.errors import UserError
+from tap.tasks.base import Batch, Evaluation, SplitName, Task
+
+PerImage = Mapping[str, np.ndarray]
+"""Arrays whose first axis is the image; `sample_id` is always among them."""
+
+
+class Pipeline(Task):
+    """A task whose evaluation is made of what the model says of each image."""
+
+    @abstractmethod
+    def judge(self, model: Any, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
+        """What the model makes of the images of a batch, beside the truth.
+
+        Args:
+            model: in evaluation mode; everything that it says comes through its `encoder`.
+            spec: the job.
+            batch: evaluation images on the model's device.
+        """
+
+    def condensed(self, per_image: PerImage) -> PerImage:
+        """The least part of `judge`'s arrays that `score` reads; the probes keep it for a hundred variants at once."""
+        return per_image
+
+    @abstractmethod
+    def score(self, spec: JobSpec, condensed: PerImage) -> dict[str, float]:
+        """Metrics of a split.
+
+        Args:
+            spec: the job.
+            condensed: of all images, in the split's order.
+        """
+
+    def loader(self, dataset: Dataset, spec: JobSpec) -> DataLoader:
+        """Evaluation batches of a split, in its order."""
+        return DataLoader(
+            dataset,
+            spec.eval.batch_size,
+            collate_fn=self.collate(spec, train=False),
+            num_workers=spec.data.workers,
+        )
+
+    def evaluate(self, model: nn.Module, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
+        """Metrics of a split with the per-image values behind them.
+
+        Raises:
+            UserError: the split is empty.
+        """
+        dataset: Any = self.datasets(spec).get(split)
+        if not len(dataset):
+            raise UserError(f"{spec.data.root}: the {split} split has no image; check data.calibration and the limits")
+        model.eval()
+        with torch.inference_mode():
+            found = [self.judge(model, spec, batch.to(device)) for batch in self.loader(dataset, spec)]
+        per_image = joined(found)
+        return Evaluation(self.score(spec, self.condensed(per_image)), per_image)
+
+
+def joined(parts: Sequence[PerImage]) -> dict[str, np.ndarray]:
+    """The arrays of several batches, one after the other."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def token_counts(condensed: PerImage) -> dict[str, float]:
+    """Number of images, mean and spread of the patches that reach the last block."""
+    tokens = condensed["final_tokens"]
+    return {
+        "images": float(len(tokens)),
+        "final_tokens_mean": float(np.mean(tokens)),
+        "final_tokens_sd": float(np.std(tokens)),
+    }
