@@ -37,6 +37,8 @@ config_app = typer.Typer(help="Settings: what is in use, and whether it is right
 data_app = typer.Typer(help="Data: fetch and verify, or check your own.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
+paper_app = typer.Typer(help="The paper itself: its printed numbers.", no_args_is_help=True)
+app.add_typer(paper_app, name="paper")
 
 CHECKED = {"imagenet": "tap.tasks.classification.check", "ade20k": "tap.tasks.segmentation.check"}
 """A person's own datasets, with the module whose `check` looks at them."""
@@ -210,6 +212,17 @@ def table(
     name = load_scale(scale).scale
     for path in build_table(label, name, out or _tables_folder(name)):
         print(path)
+
+
+@paper_app.command("check")
+def paper_check(
+    form: Annotated[str, typer.Option("--format", help="text, markdown or json")] = "text",
+    everything: Annotated[bool, typer.Option("--all", help="agreement as well, not disagreement alone")] = False,
+) -> None:
+    """Recompute what follows from what within the paper; disagreement is a finding, not a failure."""
+    from tap.paper.consistency.report import render
+
+    print(render(form, everything), end="")
 
 
 @app.command()

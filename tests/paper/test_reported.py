@@ -46,8 +46,63 @@ def test_a_bound_is_not_taken_for_a_value() -> None:
     assert load_reported("tab:cls").value("cropr", "size") == 2.6e6
 
 
+TABLES_OF_THE_PAPER = {  # label: rows, columns of numbers or text beside the row's name
+    "tab:seg": (11, 5),
+    "tab:cls": (13, 5),
+    "tab:det": (8, 7),
+    "tab:ablation": (12, 3),
+    "tab:stability-memory": (3, 9),
+    "tab:notation": (14, 2),
+    "tab:budget-tests": (5, 5),
+    "tab:parameters": (5, 2),
+    "tab:training-config": (13, 3),
+    "tab:ownership": (6, 2),
+    "tab:baseline-provenance": (7, 2),
+    "tab:dense-baseline-provenance": (7, 2),
+    "tab:criteria": (11, 2),
+    "tab:criterion-summary": (11, 5),
+    "tab:paired-recovery": (11, 7),
+    "tab:verified-main": (6, 5),
+    "tab:keep-rates": (18, 7),
+    "tab:absolute-ablation": (12, 3),
+    "tab:factorial": (4, 5),
+    "tab:matching-ablation": (6, 4),
+    "tab:matching-recovery": (6, 6),
+    "tab:training-ablation": (5, 6),
+    "tab:allocation-controls": (7, 8),
+    "tab:register-distributions": (6, 8),
+    "tab:latency-breakdown": (8, 6),
+    "tab:memory": (3, 5),
+    "tab:spatial-statistics": (4, 4),
+    "tab:claim-map": (7, 3),
+}
+
+
+def test_all_28_tables_of_the_paper_are_data_of_the_right_shape() -> None:
+    assert len(TABLES_OF_THE_PAPER) == 28
+    shapes = {label: load_reported(label) for label in reported_labels()}
+    assert {label: (len(t.rows), len(t.columns)) for label, t in shapes.items()} == TABLES_OF_THE_PAPER
+
+
+def test_columns_of_numbers_hold_numbers_of_one_precision() -> None:
+    """A cell that lost its places, or a word among numbers, would show here."""
+    whole = {"size", "encoder_images_per_second", "full_images_per_second", "cls_ms", "seg_ms", "det_ms"}
+    whole |= {f"{task}_share_{block}" for task in ("seg", "det") for block in (3, 6, 9)} | {"count", "count_sd"}
+    whole |= {"cls_percent", "seg_percent", "det_percent"}
+    for label in set(reported_labels()) - {"tab:budget-tests", "tab:parameters", "tab:training-config"}:
+        table = load_reported(label)
+        for column in table.columns:
+            cells = [table.cell(row.key, column.key) for row in table.rows]
+            printed = [cell for cell in cells if cell is not None and cell.text != "n/a"]
+            if column.unit.startswith("text"):
+                assert all(cell.value is None for cell in printed), (label, column.key)
+                continue
+            assert all(cell.value is not None for cell in printed), (label, column.key)
+            if column.key not in whole:
+                assert len({cell.half_unit for cell in printed}) == 1, (label, column.key)
+
+
 def test_every_table_loads_and_is_found_by_either_name() -> None:
-    assert {"tab:seg", "tab:cls", "tab:det", "tab:training-config", "tab:keep-rates"} <= set(reported_labels())
     for label in reported_labels():
         table = load_reported(label)
         assert table.label == label
