@@ -5,6 +5,8 @@ Dense and sparse encoders go through the same functions, so that a speed-up is n
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -60,20 +62,29 @@ def mean_incoming_attention(query: Tensor, key: Tensor, valid: Tensor | None = N
     Returns:
         Mean attention probability `(B, S)` in float32; zero where not valid.
     """
-    batch, length, heads, width = query.shape
-    query = query.transpose(1, 2).float() * width**-0.5
-    key = key.transpose(1, 2).float()
-    total = query.new_zeros(batch, length)
-    bias = None if valid is None else torch.zeros_like(total).masked_fill(~valid, float("-inf"))[:, None, None]
-    for start in range(0, length, chunk):
-        with torch.autocast(query.device.type, enabled=False):  # it would round the logits, and with them the ranking
-            logits = query[:, :, start : start + chunk] @ key.transpose(-2, -1)
-        weights = (logits if bias is None else logits + bias).softmax(dim=-1)
-        if valid is not None:
-            weights = weights * valid[:, None, start : start + chunk, None]
+    total = query.new_zeros(query.shape[:2], dtype=torch.float32)
+    for weights in _attention_chunks(query, key, valid, chunk):
         total = total + weights.sum(dim=(1, 2))
-    queries = length if valid is None else valid.sum(dim=1, keepdim=True)
-    return total / (heads * queries)
+    queries = query.shape[1] if valid is None else valid.sum(dim=1, keepdim=True)
+    return total / (query.shape[2] * queries)
+
+
+def incoming_attention(query: Tensor, key: Tensor, chunk: int = 256) -> tuple[Tensor, Tensor]:
+    """Attention that each position receives from all heads and query tokens: mean and maximum (`tab:criteria`).
+
+    Args:
+        query, key: `(B, S, H, d_h)`.
+        chunk: query rows whose attention matrix is held at once.
+
+    Returns:
+        Mean, with the bits of `mean_incoming_attention`, and maximum, each `(B, S)` in float32.
+    """
+    total = query.new_zeros(query.shape[:2], dtype=torch.float32)
+    largest = torch.zeros_like(total)
+    for weights in _attention_chunks(query, key, None, chunk):
+        total = total + weights.sum(dim=(1, 2))
+        largest = torch.maximum(largest, weights.amax(dim=(1, 2)))
+    return total / (query.shape[2] * query.shape[1]), largest
 
 
 def class_attention(query: Tensor, key: Tensor) -> Tensor:
@@ -89,6 +100,20 @@ def class_attention(query: Tensor, key: Tensor) -> Tensor:
     with torch.autocast(query.device.type, enabled=False):
         logits = torch.einsum("bhd,bshd->bhs", query.float(), key.float()) * query.shape[-1] ** -0.5
     return logits.softmax(dim=-1).mean(dim=1)
+
+
+def _attention_chunks(query: Tensor, key: Tensor, valid: Tensor | None, chunk: int) -> Iterator[Tensor]:
+    """Attention probabilities of some queries at a time, `(B, H, at most chunk, S)` float32; zero where not valid."""
+    query = query.transpose(1, 2).float() * query.shape[-1] ** -0.5
+    key = key.transpose(1, 2).float()
+    for start in range(0, query.shape[2], chunk):
+        with torch.autocast(query.device.type, enabled=False):  # it would round the logits, and with them the ranking
+            logits = query[:, :, start : start + chunk] @ key.transpose(-2, -1)
+        if valid is None:
+            yield logits.softmax(dim=-1)
+        else:
+            weights = logits.masked_fill(~valid[:, None, None], float("-inf")).softmax(dim=-1)
+            yield weights * valid[:, None, start : start + chunk, None]
 
 
 def _rectangle(query: Tensor, key: Tensor, value: Tensor, batch: int, dropout: float) -> Tensor:

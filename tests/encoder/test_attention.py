@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tap.encoder.attention import attend, class_attention, kernel_name, mean_incoming_attention
+from tap.encoder.attention import (
+    attend,
+    class_attention,
+    incoming_attention,
+    kernel_name,
+    mean_incoming_attention,
+)
 from tap.encoder.tokens import Layout
 
 CPU = torch.device("cpu")
@@ -95,6 +101,18 @@ def test_mean_incoming_attention_against_loops(chunk):
         assert not scores[image, ~real].any()
     torch.testing.assert_close(scores.sum(dim=1), torch.ones(3))
     torch.testing.assert_close(mean_incoming_attention(query[:1], key[:1], None, chunk), scores[:1])
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 256])
+def test_mean_and_maximum_of_one_pass(chunk):
+    query, key = 3 * torch.randn(2, 3, 7, 2, 4)
+    mean, largest = incoming_attention(query, key, chunk)
+    assert torch.equal(mean, mean_incoming_attention(query, key, None, chunk))
+    for image in range(3):
+        weights = softmax_attention(query[image], key[image])
+        for position in range(7):
+            received = [row[position] for head in weights.tolist() for row in head]
+            assert largest[image, position].item() == pytest.approx(max(received), rel=1e-5)
 
 
 def test_class_attention_is_the_first_row():
