@@ -10,7 +10,7 @@ A field that may be null has null as its default, so that adding one changes no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -58,7 +58,8 @@ class Strict(BaseModel):
     def _no_truth_value_as_number(cls, values: Any) -> Any:
         """YAML reads `yes` and `on` as true, which would otherwise pass for the number 1."""
         for name, value in values.items() if isinstance(values, dict) else ():
-            if isinstance(value, bool) and name in cls.model_fields and cls.model_fields[name].annotation is not bool:
+            annotation = cls.model_fields[name].annotation if name in cls.model_fields else bool
+            if isinstance(value, bool) and annotation is not bool and bool not in get_args(annotation):
                 raise ValueError(f"{name} is {str(value).lower()}, which is no value for it")
         return values
 
@@ -100,6 +101,21 @@ class ModelConfig(Strict):
     drop_path: float = Field(0.0, ge=0, lt=1, description="stochastic depth rate of the last block")
     head_channels: int = Field(256, ge=1, description="channels of the dense head")
     read_blocks: tuple[int, ...] = Field((), description="blocks (from 1) after which a dense head reads the grid")
+    window: int | None = Field(
+        None, ge=1, description="patches per side of an attention window (ViTDet); null is a plain ViT"
+    )
+    global_blocks: tuple[int, ...] | None = Field(
+        None, description="blocks (from 1) that attend globally where there are windows; methods prune there"
+    )
+    rel_pos: bool | None = Field(None, description="decomposed relative position in every block; null is off")
+    pad_windows: bool | None = Field(
+        None, description="places beyond the grid's edge act as keys, as in public ViTDet; null masks them"
+    )
+    position_grid: int | None = Field(
+        None,
+        ge=1,
+        description="patches per side for which absolute positions are stored; null takes those of image_size",
+    )
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> ModelConfig:
@@ -108,7 +124,25 @@ class ModelConfig(Strict):
         if self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of heads {self.heads}")
         _check_blocks("read_blocks", self.read_blocks, self.depth)
+        _check_blocks("global_blocks", self.global_blocks or (), self.depth)
+        if self.window is None and (self.global_blocks is not None or self.pad_windows):
+            raise ValueError("global_blocks and pad_windows are for a model with windows; give `window` too")
+        if self.on_grid and self.class_token:
+            raise ValueError("class_token must be false with windows or relative position: it has no place on the grid")
+        if self.position_grid is not None and not self.on_grid:
+            raise ValueError("position_grid is for a ViTDet trunk; give `window` or `rel_pos` too")
         return self
+
+    @property
+    def on_grid(self) -> bool:
+        """Whether this is a ViTDet trunk: windows, relative position, or both."""
+        return self.window is not None or bool(self.rel_pos)
+
+    @property
+    def plain(self) -> ModelConfig:
+        """The plain ViT of the same sizes, which is what MAE pre-trains."""
+        grid = ("window", "global_blocks", "rel_pos", "pad_windows", "position_grid")
+        return self.model_copy(update=dict.fromkeys(grid))
 
 
 class OptimizerConfig(Strict):

@@ -12,34 +12,36 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
-from tap.encoder.tokens import Layout
+from tap.encoder.places import Groups
+
+_LOGITS = 4_000_000
+"""Logits that are held at once where queries are longer than values (`_by_rows`): 16 MB in float32."""
 
 
-def attend(query: Tensor, key: Tensor, value: Tensor, layout: Layout, dropout: float = 0.0) -> Tensor:
-    """Softmax attention of each image's rows among themselves.
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, groups: Groups, dropout: float = 0.0, scale: float | None = None
+) -> Tensor:
+    """Softmax attention of each group's rows among themselves; a group is an image, or a window of one.
 
     Args:
-        query, key, value: `(T, H, d_h)` rows in the layout's storage order.
-        layout: which row belongs to which image.
+        query, key, value: `(T, H, d_h)` rows, group after group. Queries and keys may be longer than values.
+        groups: which row belongs to which group.
         dropout: dropout rate of the attention weights.
+        scale: factor of the logits; None is d_h^-1/2 of the queries.
 
     Returns:
         Attended values `(T, H * d_h)`.
     """
-    if layout.uniform:
-        return _rectangle(query, key, value, layout.batch, dropout)
+    if groups.uniform:
+        return _rectangle(query, key, value, groups.batch, dropout, scale)
     if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and dropout == 0.0:
-        longest = layout.width + layout.prefix
-        ends = layout.cu_seqlens
-        out = varlen_attn(query, key, value, ends, ends, longest, longest)
-        assert isinstance(out, Tensor)  # a pair only when the log-sum-exp is asked for
-        return out.flatten(1)
-    # Images of one length stand side by side (`Layout.build`), so that each length is one dense call without padding.
-    # The pieces are views; only lengths are looped over, never images.
+        return _variable_length(query, key, value, groups, scale)
+    # Groups of one length stand side by side (`Layout.build`), so that each length is one dense call without padding.
+    # The pieces are views; only lengths are looped over, never images or windows.
     pieces, row = [], 0
-    for images, length in layout.runs:
-        part = slice(row, row + images * length)
-        pieces.append(_rectangle(query[part], key[part], value[part], images, dropout))
+    for number, length in groups.runs:
+        part = slice(row, row + number * length)
+        pieces.append(_rectangle(query[part], key[part], value[part], number, dropout, scale))
         row = part.stop
     return torch.cat(pieces)
 
@@ -116,9 +118,40 @@ def _attention_chunks(query: Tensor, key: Tensor, valid: Tensor | None, chunk: i
             yield weights * valid[:, None, start : start + chunk, None]
 
 
-def _rectangle(query: Tensor, key: Tensor, value: Tensor, batch: int, dropout: float) -> Tensor:
-    def heads_first(rows: Tensor) -> Tensor:
-        return rows.unflatten(0, (batch, -1)).transpose(1, 2)
+def _rectangle(query: Tensor, key: Tensor, value: Tensor, batch: int, dropout: float, scale: float | None) -> Tensor:
+    rows = len(query)
+    query, key, value = (part.unflatten(0, (batch, -1)).transpose(1, 2) for part in (query, key, value))
+    if query.shape[-1] == value.shape[-1] or query.is_cuda:
+        out = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scale)
+    else:
+        out = _by_rows(query, key, value, dropout, scale)
+    return out.transpose(1, 2).reshape(rows, -1)
 
-    out = F.scaled_dot_product_attention(heads_first(query), heads_first(key), heads_first(value), dropout_p=dropout)
-    return out.transpose(1, 2).reshape(query.shape[0], -1)
+
+def _by_rows(query: Tensor, key: Tensor, value: Tensor, dropout: float, scale: float | None) -> Tensor:
+    """Attention of `(B, H, S, d_h)` with queries and keys longer than values, some query rows after the others.
+
+    The fused CPU kernel wants all widths equal, and padding the values costs more than it saves. Here no more logits
+    exist at once than `_LOGITS`.
+    """
+    key = key.transpose(-2, -1)
+    query = query * (query.shape[-1] ** -0.5) if scale is None else query if scale == 1.0 else query * scale
+    step = max(1, _LOGITS // (query[:, :, 0, 0].numel() * key.shape[-1]))
+    parts = []
+    for part in query.split(step, dim=2):
+        weights = (part @ key).softmax(dim=-1).to(value.dtype)  # autocast may have made it float32
+        parts.append((F.dropout(weights, dropout) if dropout else weights) @ value)
+    return torch.cat(parts, dim=2)
+
+
+def _variable_length(query: Tensor, key: Tensor, value: Tensor, groups: Groups, scale: float | None) -> Tensor:
+    """One call of the variable-length kernel, which wants one width for all and a multiple of 8."""
+    width = value.shape[-1]
+    if query.shape[-1] != width:
+        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        common = -(-query.shape[-1] // 8) * 8
+        query, key, value = (F.pad(part, (0, common - part.shape[-1])) for part in (query, key, value))
+    ends = groups.cu_seqlens
+    out = varlen_attn(query, key, value, ends, ends, groups.longest, groups.longest, scale=scale)
+    assert isinstance(out, Tensor)  # a pair only when the log-sum-exp is asked for
+    return out[..., :width].flatten(1)

@@ -1,13 +1,15 @@
 """A timm transformer block taken apart, so that a reducer can act at any point of it.
 
 `run_block` is the block as timm has it. The other functions are its pieces on packed rows; put together in order they
-are the same computation.
+are the same computation. A block of a ViTDet trunk (`GridAttention`) has the same pieces. It attends globally, prefix
+rows included, or within windows, which prefix rows bypass unchanged (Sec. Sparse window attention).
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+import torch
 import torch.nn.functional as F
 from timm.layers import DropPath
 from timm.layers.attention import Attention
@@ -15,7 +17,10 @@ from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from tap.encoder.attention import attend
-from tap.encoder.tokens import Layout, Tokens
+from tap.encoder.places import Groups, Places, Windows
+from tap.encoder.relative import fold
+from tap.encoder.tokens import Tokens
+from tap.encoder.vitdet import GridAttention
 from tap.errors import UserError
 
 Part = Literal["q", "k", "v"]
@@ -27,17 +32,20 @@ def check_block(block: Any, name: str) -> None:
     Raises:
         UserError: the model is not made of timm's plain pre-norm blocks.
     """
-    if type(block) is not Block or type(block.attn) is not Attention:
+    if type(block) is not Block or type(block.attn) not in (Attention, GridAttention):
         kind = f"{type(block).__name__}/{type(getattr(block, 'attn', None)).__name__}"
         raise UserError(f"{name}: blocks of type {kind} cannot be pruned; use a timm VisionTransformer of plain blocks")
 
 
 def run_block(block: Any, tokens: Tokens) -> Tokens:
     """One whole block without any reduction."""
-    if tokens.layout.uniform:
+    windows = _windows(block.attn, tokens)
+    if windows is not None:
+        return _run_window_block(block, tokens, windows)
+    if tokens.layout.uniform and type(block.attn) is Attention:
         return tokens.with_states(block(tokens.rectangle))
     hidden = block.norm1(tokens.x)
-    query, key, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
+    query, key, value = _project_all(block.attn, hidden)
     return run_mlp(block, add_attention(block, tokens, hidden, query, key, value))
 
 
@@ -85,26 +93,125 @@ def add_attention(block: Any, tokens: Tokens, hidden: Tensor, query: Tensor, key
         hidden: their normalised states `(T, d)` (only read by a gated attention).
         query, key, value: `(T, H, d_h)`.
     """
-    attn = block.attn
-    out = attn.norm(attend(query, key, value, tokens.layout, attn.attn_drop.p if attn.training else 0.0))
-    if attn.gate is not None:
-        out = out * attn.gate(hidden).sigmoid()
-    out = attn.proj_drop(attn.proj(out))
-    return tokens.with_states(tokens.x + _drop_path(block.drop_path1, block.ls1(out), tokens.layout))
+    windows = _windows(block.attn, tokens)
+    if windows is None:
+        out = _attended(block.attn, hidden, query, key, value, tokens, None)
+        return tokens.with_states(tokens.x + _drop_path(block.drop_path1, block.ls1(out), tokens, None))
+    hidden, query, key, value = (part.index_select(0, windows.patch_rows) for part in (hidden, query, key, value))
+    out = block.ls1(_attended(block.attn, hidden, query, key, value, tokens, windows))
+    out = _drop_path(block.drop_path1, out, tokens, windows).to(tokens.x.dtype)
+    return tokens.with_states(tokens.x.index_add(0, windows.patch_rows, out))
 
 
 def run_mlp(block: Any, tokens: Tokens) -> Tokens:
     """The feed-forward sublayer with its residual connection."""
-    out = block.ls2(block.mlp(block.norm2(tokens.x)))
-    return tokens.with_states(tokens.x + _drop_path(block.drop_path2, out, tokens.layout))
+    windows = _windows(block.attn, tokens)
+    if windows is None:
+        return tokens.with_states(_add_mlp(block, tokens.x, tokens, None))
+    patches = _add_mlp(block, tokens.x.index_select(0, windows.patch_rows), tokens, windows)
+    return tokens.with_states(tokens.x.index_copy(0, windows.patch_rows, patches))
 
 
-def _drop_path(module: nn.Module, rows: Tensor, layout: Layout) -> Tensor:
+def attention_operands(block: Any, tokens: Tokens, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys of a block with global attention as the functions take them that score by attention.
+
+    Relative position is folded in, so that the scores are those of the attention that the block computes
+    (Sec. Controlled study); with the scale of the longer rows, which those functions apply.
+
+    Args:
+        block: the transformer block.
+        tokens: the states that enter it; all images have the same number of rows.
+        query, key: `(T, H, d_h)`, as projected.
+
+    Returns:
+        `(B, S, H, d)`, in float32 where relative position is in them.
+    """
+    tables = _tables(block.attn)
+    if tables is not None:
+        with torch.autocast(query.device.type, enabled=False):  # the ranking is one of float32 scores
+            query, key = fold(query.float(), key.float(), tables, _places(tokens).whole)
+        query = query * query.shape[-1] ** 0.5
+    batch = tokens.layout.batch
+    return query.unflatten(0, (batch, -1)), key.unflatten(0, (batch, -1))
+
+
+def _run_window_block(block: Any, tokens: Tokens, windows: Windows) -> Tokens:
+    """A whole block in window order: patches are gathered once and put back once, prefix rows stay as they are."""
+    x = tokens.x.index_select(0, windows.patch_rows)
+    hidden = block.norm1(x)
+    out = _attended(block.attn, hidden, *_project_all(block.attn, hidden), tokens, windows)
+    x = x + _drop_path(block.drop_path1, block.ls1(out), tokens, windows)
+    del hidden, out  # the MLP is where memory peaks
+    return tokens.with_states(tokens.x.index_copy(0, windows.patch_rows, _add_mlp(block, x, tokens, windows)))
+
+
+def _add_mlp(block: Any, x: Tensor, tokens: Tokens, windows: Windows | None) -> Tensor:
+    return x + _drop_path(block.drop_path2, block.ls2(block.mlp(block.norm2(x))), tokens, windows)
+
+
+def _attended(
+    attn: Any,
+    hidden: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    tokens: Tokens,
+    windows: Windows | None,
+) -> Tensor:
+    """What the attention module gives for all rows, or for the patches in window order."""
+    groups: Groups = tokens.layout if windows is None else windows.frame.groups
+    scale, tables = None, _tables(attn)
+    real = None if windows is None else windows.real
+    if windows is not None and real is not None:
+        query, key, value = (
+            part.expand(len(windows.rows), -1, -1).index_copy(0, real, own)
+            for part, own in zip(_padding(attn, query.dtype), (query, key, value), strict=True)
+        )
+    if tables is not None:
+        query, key = fold(query, key, tables, _places(tokens).whole if windows is None else windows.frame)
+        scale = 1.0
+    out = attend(query, key, value, groups, attn.attn_drop.p if attn.training else 0.0, scale)
+    out = attn.norm(out if real is None else out.index_select(0, real))
+    if attn.gate is not None:
+        out = out * attn.gate(hidden).sigmoid()
+    return attn.proj_drop(attn.proj(out))
+
+
+def _padding(attn: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Projections beyond the grid's edge, which are those of a zero vector `(1, H, d_h)` (public ViTDet)."""
+    query, key, value = _project_all(attn, attn.qkv.weight.new_zeros(1, attn.qkv.in_features))
+    return query.to(dtype), key.to(dtype), value.to(dtype)
+
+
+def _project_all(attn: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value by the fused projection `(T, H, d_h)` each."""
+    query, key, value = attn.qkv(hidden).unflatten(-1, (3, attn.num_heads, -1)).unbind(1)
+    return attn.q_norm(query), attn.k_norm(key), value
+
+
+def _windows(attn: Any, tokens: Tokens) -> Windows | None:
+    """The patches by window, where a block attends within windows."""
+    if type(attn) is not GridAttention or attn.side is None:
+        return None
+    return _places(tokens).windows(attn.side, attn.padded)
+
+
+def _tables(attn: Any) -> tuple[Tensor, Tensor] | None:
+    return attn.tables if type(attn) is GridAttention else None
+
+
+def _places(tokens: Tokens) -> Places:
+    assert tokens.places is not None, "a ViTDet trunk needs tokens with places"
+    return tokens.places
+
+
+def _drop_path(module: nn.Module, rows: Tensor, tokens: Tokens, windows: Windows | None) -> Tensor:
     """Stochastic depth per image (timm's draws one value per entry of dimension 0, which here would be per row)."""
     if not isinstance(module, DropPath) or not module.training or module.drop_prob == 0.0:
         return rows
     keep = 1.0 - module.drop_prob
-    draw = rows.new_empty(layout.batch).bernoulli_(keep)
+    draw = rows.new_empty(tokens.layout.batch).bernoulli_(keep)
     if module.scale_by_keep:
         draw = draw / keep
-    return rows * draw.index_select(0, layout.image)[:, None]
+    image = tokens.layout.image if windows is None else windows.patch_image
+    return rows * draw.index_select(0, image)[:, None]

@@ -20,6 +20,7 @@ from tap.encoder.recovery import RecoveryBuffer, RecoverySettings
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.encoder.trace import Trace
+from tap.encoder.vitdet import embed_patches, on_grid
 from tap.errors import UserError
 
 
@@ -103,7 +104,7 @@ class SparseEncoder(nn.Module):
             RecoveryBuffer(self.recovery, size, sample_ids) if self.read_blocks else None,
             Trace(size, sample_ids) if return_trace else None,
         )
-        tokens = Tokens.dense(embedded, prefix)
+        tokens = Tokens.dense(embedded, prefix, size)
         grids = []
         for layer, block in enumerate(self.vit.blocks, start=1):
             tokens = self.reducer.run_block(layer, block, tokens, state)
@@ -127,9 +128,12 @@ class SparseEncoder(nn.Module):
         return vit.fc_norm(patches.sum(dim=1) / tokens.layout.counts_tensor[:, None])
 
     def _embed(self, images: Tensor, patches: int) -> Tensor:
-        """Patch, position and prefix embedding as timm does it, and the register behind the class token."""
+        """Patch, position and prefix embedding as timm (or ViTDet) does it, and the register behind the class token."""
         vit = self.vit
-        x = vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
+        if on_grid(vit):
+            x = embed_patches(vit, images)
+        else:
+            x = vit.norm_pre(vit.patch_drop(vit._pos_embed(vit.patch_embed(images))))
         extra = self.reducer.extra_prefix(len(images), patches)
         if extra is None:
             return x

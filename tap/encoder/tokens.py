@@ -14,6 +14,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from tap.encoder.places import Places
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -53,6 +55,11 @@ class Layout:
     def width(self) -> int:
         """Columns of the padded patch grid: the largest patch count."""
         return max(self.counts)
+
+    @property
+    def longest(self) -> int:
+        """Rows of the longest image."""
+        return self.width + self.prefix
 
     @property
     def rows(self) -> int:
@@ -135,19 +142,22 @@ class Tokens:
         x: states `(T, d)`.
         layout: which row is whose.
         index: original patch index on the padded grid `(B, N)`, int64 (padding repeats the last one).
+        places: where the rows lie on the patch grid, for blocks that ask (None where the size was not given).
     """
 
     x: Tensor
     layout: Layout
     index: Tensor
+    places: Places | None = None
 
     @classmethod
-    def dense(cls, x: Tensor, prefix: int) -> Tokens:
-        """Wraps the embedded batch `(B, prefix + N, d)`."""
+    def dense(cls, x: Tensor, prefix: int, size: tuple[int, int] | None = None) -> Tokens:
+        """Wraps the embedded batch `(B, prefix + N, d)` of images with `size` patch rows and columns."""
         batch, rows, width = x.shape
         layout = Layout(prefix, (rows - prefix,) * batch, tuple(range(batch)), x.device)
         index = torch.arange(rows - prefix, device=x.device).expand(batch, -1)
-        return cls(x.reshape(-1, width), layout, index)
+        places = None if size is None else Places(layout, index.reshape(-1), size)
+        return cls(x.reshape(-1, width), layout, index, places)
 
     @property
     def rectangle(self) -> Tensor:
@@ -179,10 +189,11 @@ class Tokens:
         kept = true_positions(keep.reshape(-1), sum(counts))
         index = self.index.reshape(-1).index_select(0, kept)
         patch_rows = self.layout.grid_rows.reshape(-1).index_select(0, kept)
+        places = None if self.places is None else Places(layout, index, self.places.size)
         if layout.uniform:
             prefix_rows = self.layout.starts[:, None] + torch.arange(layout.prefix, device=layout.device)
             rows = torch.cat([prefix_rows, patch_rows.view(batch, -1)], dim=1).reshape(-1)
-            return rows, Tokens(self.x.index_select(0, rows), layout, index.view(batch, -1))
+            return rows, Tokens(self.x.index_select(0, rows), layout, index.view(batch, -1), places)
         rows = torch.empty(layout.rows, dtype=torch.int64, device=layout.device)
         for column in range(layout.prefix):
             rows[layout.prefix_rows(column)] = self.layout.prefix_rows(column)
@@ -191,7 +202,7 @@ class Tokens:
         assert valid is not None
         columns = torch.minimum(torch.arange(layout.width, device=layout.device), layout.counts_tensor[:, None] - 1)
         first = layout.counts_tensor.cumsum(0) - layout.counts_tensor
-        return rows, Tokens(self.x.index_select(0, rows), layout, index[first[:, None] + columns])
+        return rows, Tokens(self.x.index_select(0, rows), layout, index[first[:, None] + columns], places)
 
 
 def true_positions(mask: Tensor, count: int) -> Tensor:

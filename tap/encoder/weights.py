@@ -16,9 +16,12 @@ from safetensors.torch import load as load_safetensors
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor
 
+from tap.encoder.relative import resize_table
+from tap.encoder.vitdet import on_grid, resize_positions
 from tap.errors import UserError
 
-_OWN_PREFIX = "encoder.vit."
+_PREFIXES = ("encoder.vit.", "backbone.net.")
+"""Where a backbone is inside a whole model: of this project's runs, and of public ViTDet."""
 _HEADS = ("head.", "fc_norm.")
 _DECODER = ("decoder", "mask_token")
 # Where published checkpoints keep their tensors (MAE and ViTDet: "model").
@@ -98,10 +101,10 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None) -> N
     """Fills a timm ViT with pre-trained weights; heads and MAE decoders in the file are left out.
 
     The position embedding is resized where the file has another grid, and a class token that the model does not have is
-    dropped together with its position.
+    dropped together with its position. Relative tables that the file does not have stay at zero.
 
     Args:
-        vit: timm `VisionTransformer`.
+        vit: timm `VisionTransformer`, or a ViTDet trunk made of one.
         path: weights file.
         expected_sha256: hash that the file must have; None accepts any.
 
@@ -109,13 +112,12 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None) -> N
         UserError: the file cannot be read, or it belongs to another architecture (nothing is loaded then).
     """
     tensors = read_tensors(path, expected_sha256)
-    if any(name.startswith(_OWN_PREFIX) for name in tensors):
-        tensors = {
-            name.removeprefix(_OWN_PREFIX): value for name, value in tensors.items() if name.startswith(_OWN_PREFIX)
-        }
+    for prefix in _PREFIXES:
+        if any(name.startswith(prefix) for name in tensors):
+            tensors = {n.removeprefix(prefix): value for n, value in tensors.items() if n.startswith(prefix)}
     wanted = {name: value for name, value in vit.state_dict().items() if not name.startswith(_HEADS)}
     tensors = {name: value for name, value in tensors.items() if not name.startswith((*_HEADS, *_DECODER))}
-    tensors = _fit_positions(tensors, vit)
+    tensors = _fit_tables(_fit_positions(tensors, vit), wanted)
     # A model that pools globally has no use for the final norm of a class-token checkpoint, and the other way round.
     missing = sorted(name for name in wanted if name not in tensors and not name.startswith("norm."))
     unknown = sorted(name for name in tensors if name not in wanted and not name.startswith("norm."))
@@ -146,9 +148,32 @@ def _fit_positions(tensors: dict[str, Tensor], vit: Any) -> dict[str, Tensor]:
         tensors.pop("cls_token", None)
     if wanted is None or found is None or found.shape == wanted.shape or found.ndim != 3:
         return tensors
+    if prefix == 0 and not _is_square(found.shape[1]) and _is_square(found.shape[1] - 1):
+        prefix = 1  # public ViTDet has left its class token behind, but not the token's position
     patches, own_prefix = found[:, prefix:], wanted.shape[1] - vit.patch_embed.num_patches
-    side = round(patches.shape[1] ** 0.5)
-    if side * side == patches.shape[1] != vit.patch_embed.num_patches:
-        patches = resample_abs_pos_embed(patches, list(vit.patch_embed.grid_size), num_prefix_tokens=0)
+    size = vit.patch_embed.grid_size
+    if _is_square(patches.shape[1]) and patches.shape[1] != vit.patch_embed.num_patches:
+        side = round(patches.shape[1] ** 0.5)
+        if on_grid(vit):
+            patches = resize_positions(patches, (side, side), size)
+        else:
+            patches = resample_abs_pos_embed(patches, list(size), num_prefix_tokens=0)
     tensors["pos_embed"] = torch.cat([found[:, : min(prefix, own_prefix)], patches], dim=1)
     return tensors
+
+
+def _is_square(number: int) -> bool:
+    return round(number**0.5) ** 2 == number
+
+
+def _fit_tables(tensors: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Relative tables for the model's own extents; all of them as they are in the model where the file has none."""
+    own = {name: value for name, value in wanted.items() if ".rel_pos_" in name}
+    if not any(".rel_pos_" in name for name in tensors):
+        return tensors | own
+    resized = {
+        name: resize_table(tensors[name], len(value))
+        for name, value in own.items()
+        if name in tensors and tensors[name].ndim == 2
+    }
+    return tensors | resized

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tap.core.selection import select
 from tap.encoder.attention import class_attention, mean_incoming_attention
-from tap.encoder.blocks import add_attention, project, run_block, run_mlp
+from tap.encoder.blocks import add_attention, attention_operands, project, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.reducers.base import FixedSchedule, remove
@@ -28,16 +28,16 @@ class AttnTopK(FixedSchedule):
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
         query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
-        scores = self.scores(tokens, query, keys)
+        scores = self.scores(block, tokens, query, keys)
         tokens = add_attention(block, tokens, hidden, query, keys, value)
         keep = select(scores, tokens.layout.counts_tensor - count)
         _, tokens = remove(layer, tokens, keep, [count] * tokens.layout.batch, state, keys, scores=scores)
         return run_mlp(block, tokens)
 
-    def scores(self, tokens: Tokens, query: Tensor, keys: Tensor) -> Tensor:
+    def scores(self, block: Block, tokens: Tokens, query: Tensor, keys: Tensor) -> Tensor:
         """Attention probability of every patch `(B, N)`, float32."""
-        batch, prefix = tokens.layout.batch, tokens.layout.prefix
-        query, keys = query.unflatten(0, (batch, -1)), keys.unflatten(0, (batch, -1))
+        prefix = tokens.layout.prefix
+        query, keys = attention_operands(block, tokens, query, keys)
         if self.settings.class_token:
             return class_attention(query[:, 0], keys)[:, prefix:]
         return mean_incoming_attention(query, keys)[:, prefix:]

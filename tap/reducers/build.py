@@ -15,6 +15,7 @@ from torch import nn
 from tap.config.schema import JobSpec, ModelConfig
 from tap.encoder.recovery import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
+from tap.encoder.vitdet import place_on_grid
 from tap.errors import UserError
 from tap.reducers.base import ReducerSettings
 from tap.reducers.registry import get
@@ -28,12 +29,24 @@ def build_vit(model: ModelConfig, dynamic_size: bool = False) -> VisionTransform
     """A backbone without a head, randomly initialised.
 
     Args:
-        model: a timm name, or the sizes of a plain ViT with MAE's conventions (LayerNorm eps 1e-6).
-        dynamic_size: whether images of any size fit (position embeddings are resized on the fly).
+        model: a timm name, or the sizes of a plain ViT with MAE's conventions (LayerNorm eps 1e-6); with windows or
+            relative position, ViTDet's trunk.
+        dynamic_size: whether images of any size fit (position embeddings are resized on the fly); a ViTDet trunk always
+            takes them.
 
     Raises:
         UserError: timm does not know the name, it names another kind of model, or the sizes do not fit together.
     """
+    if not model.on_grid:
+        return _plain_vit(model, dynamic_size)
+    size = model.image_size if model.position_grid is None else model.position_grid * model.patch_size
+    vit = _plain_vit(model.model_copy(update={"image_size": size}), dynamic_size=True)
+    grid = tuple(model.image_size // side for side in vit.patch_embed.patch_size)
+    place_on_grid(vit, model.window, model.global_blocks or (), grid, bool(model.rel_pos), bool(model.pad_windows))
+    return vit
+
+
+def _plain_vit(model: ModelConfig, dynamic_size: bool) -> VisionTransformer:
     common: dict[str, Any] = {
         "img_size": model.image_size,
         "in_chans": model.channels,
@@ -92,6 +105,11 @@ def build_encoder(spec: JobSpec, recovery: RecoverySettings | None = None) -> Sp
         recovery: how dense reads give removed positions back; None is the method's own way.
     """
     dense = spec.task != "cls"
+    windowed = set(spec.controller.layers).difference(spec.model.global_blocks or ())
+    if spec.model.window is not None and windowed:
+        raise UserError(
+            f"controller.layers: block {min(windowed)} attends within windows; name blocks of model.global_blocks"
+        )
     with torch.random.fork_rng():
         torch.manual_seed(derive_seed(spec.seed, "backbone"))
         vit = build_vit(spec.model, dynamic_size=dense)

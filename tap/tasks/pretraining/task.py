@@ -39,7 +39,7 @@ class Pretraining(Task):
 
     def build_model(self, spec: JobSpec) -> nn.Module:
         """Backbone and decoder."""
-        encoder = build_encoder(spec.model_copy(update={"method": "dense", "rate": 1.0}))
+        encoder = build_encoder(spec.model_copy(update={"method": "dense", "rate": 1.0, "model": spec.model.plain}))
         with torch.random.fork_rng():
             torch.manual_seed(derive_seed(spec.seed, "decoder"))
             settings = spec.pretrain
