@@ -68,6 +68,7 @@ def create_model(
         depth=len(vit.blocks),
         keep_rate=keep_rate,
         class_token=vit.has_class_token,
+        num_classes=num_classes,
         **controller.model_dump(),
     )
     return Classifier(SparseEncoder(vit, reducer(settings)), num_classes)

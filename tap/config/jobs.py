@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from tap.config.messages import explain
-from tap.config.methods import COMMON_RECOVERY, DENSE, PRETRAINING, RANDOM_ENCODER, TAP, VARIANTS, methods_of
+from tap.config.methods import COMMON_RECOVERY, DENSE, PRETRAINING, RANDOM_ENCODER, TAP, TAUGHT, VARIANTS, methods_of
 from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
 from tap.errors import UserError
 from tap.runs import Run
@@ -98,6 +98,7 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
         controller=cfg.controller,
         static_split=cfg.static_split,
         train=train,
+        options=settings.options.only(run.method),
         recovery=settings.recovery,
         eval=settings.eval,
         profile=settings.profile,
@@ -143,6 +144,16 @@ def parse_job(text: str, job: Job, cfg: ScaleConfig, run: Run) -> JobSpec:
 def run_of(spec: JobSpec) -> Run:
     """The run that the settings belong to."""
     return Run(spec.scale, spec.task, spec.method, spec.rate, spec.variant, spec.seed)
+
+
+def has_teacher(spec: JobSpec) -> bool:
+    """Whether a training also learns from the no-pruning checkpoint of its seed."""
+    return spec.method in TAUGHT and spec.rate < 1.0
+
+
+def dense_spec(spec: JobSpec) -> JobSpec:
+    """The settings of a run's model without pruning."""
+    return spec.model_copy(update={"method": DENSE, "rate": 1.0, "options": None})
 
 
 def uses_endpoint(spec: JobSpec) -> bool:

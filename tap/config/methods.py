@@ -47,6 +47,10 @@ COMMON_RECOVERY: Final = ("random", "attn_topk", "diffrate", "static")
 """Methods without a readout of their own: a dense task gives them the common parameter-free recovery."""
 
 
+TAUGHT: Final = ("dynamicvit",)
+"""Methods that also learn from the no-pruning checkpoint of their seed."""
+
+
 def methods_of(task: str) -> tuple[str, ...]:
     """Names of the methods that `task`'s table has a row of."""
     return tuple(name for name, tasks in METHODS.items() if task in tasks)

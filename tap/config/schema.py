@@ -10,11 +10,13 @@ A field that may be null has null as its default, so that adding one changes no 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tap.config.methods import DENSE, methods_of
+from tap.config.options import MethodOptions
+from tap.config.strict import Strict
 
 Scale = Literal["smoke", "desk", "paper"]
 TaskName = Literal["cls", "seg", "det"]
@@ -48,22 +50,6 @@ Alpha = Annotated[float, Field(ge=0.0, le=1.0)]
 """Share of the stored offset that recovery adds to the stand-in (Eq. 3)."""
 
 
-class Strict(BaseModel):
-    """Base of all settings: unknown keys are errors, values never change after validation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_truth_value_as_number(cls, values: Any) -> Any:
-        """YAML reads `yes` and `on` as true, which would otherwise pass for the number 1."""
-        for name, value in values.items() if isinstance(values, dict) else ():
-            annotation = cls.model_fields[name].annotation if name in cls.model_fields else bool
-            if isinstance(value, bool) and annotation is not bool and bool not in get_args(annotation):
-                raise ValueError(f"{name} is {str(value).lower()}, which is no value for it")
-        return values
-
-
 class DataConfig(Strict):
     """Where the images of one task come from and how they are cut into splits."""
 
@@ -73,6 +59,9 @@ class DataConfig(Strict):
     mean: tuple[float, ...] = Field(description="per-channel mean of pixels scaled to [0, 1]")
     std: tuple[float, ...] = Field(description="per-channel standard deviation of pixels scaled to [0, 1]")
     calibration: int = Field(ge=0, description="training images set aside for calibration (endpoints, thresholds)")
+    limit_calibration: int | None = Field(
+        None, ge=1, description="use only this many of them to find the thresholds of methods whose count varies"
+    )
     limit_train: int | None = Field(None, ge=1, description="use only this many training images (smoke)")
     limit_val: int | None = Field(None, ge=1, description="use only this many evaluation images (smoke)")
     workers: int = Field(0, ge=0, description="data-loading processes of a job; 0 loads in the job itself")
@@ -300,6 +289,7 @@ class TaskConfig(Strict):
     methods: tuple[str, ...] = Field(min_length=1, description="rows of the task's main table, by reducer name")
     dense: TrainConfig = Field(description="training of the no-pruning checkpoint")
     method: TrainConfig = Field(description="training of every other method: one budget for all")
+    options: MethodOptions = MethodOptions()
     recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig
     profile: ProfileConfig
@@ -376,6 +366,7 @@ class JobSpec(Strict):
     controller: ControllerConfig
     static_split: tuple[float, ...]
     train: TrainConfig
+    options: MethodOptions | None = None
     recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig
     profile: ProfileConfig

@@ -18,7 +18,7 @@ from tap.core.budget import keep_count
 from tap.encoder.blocks import check_block
 from tap.encoder.recovery import RecoveryBuffer, RecoverySettings
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Tokens
+from tap.encoder.tokens import Tokens, on_device
 from tap.encoder.trace import Trace
 from tap.encoder.vitdet import embed_patches, on_grid
 from tap.errors import UserError
@@ -34,6 +34,8 @@ class EncoderOutput:
         size: patch rows and columns of the grids.
         trace: decisions, if asked for.
         recovery: removal records of a dense pass, None otherwise.
+        memory: what the method kept of the pass for its readout and losses.
+        final_counts: patches of each image that reach the last block.
     """
 
     tokens: Tokens
@@ -41,6 +43,8 @@ class EncoderOutput:
     size: tuple[int, int]
     trace: Trace | None
     recovery: RecoveryBuffer | None
+    memory: dict[str, Any]
+    final_counts: tuple[int, ...]
 
 
 class SparseEncoder(nn.Module):
@@ -110,12 +114,19 @@ class SparseEncoder(nn.Module):
             tokens = self.reducer.run_block(layer, block, tokens, state)
             if layer in self.read_blocks:
                 grids.append(self.reducer.read(tokens, state))
+        counts = tokens.layout.counts if state.final_counts is None else state.final_counts
         if state.trace is not None:
-            state.trace.final_counts = tokens.layout.counts_tensor
-        return EncoderOutput(tokens, grids, size, state.trace, state.recovery)
+            state.trace.final_counts = on_device(counts, tokens.x.device)
+        return EncoderOutput(tokens, grids, size, state.trace, state.recovery, state.memory, counts)
 
     def pool(self, output: EncoderOutput) -> Tensor:
-        """What the model's classifier reads `(B, d)`: the class token, or the mean of the surviving patches."""
+        """What the model's classifier reads `(B, d)`: the class token, or the mean of the surviving patches.
+
+        A method may have a readout of its own.
+        """
+        own = self.reducer.pool(self.vit, output)
+        if own is not None:
+            return own
         vit, tokens = self.vit, output.tokens
         if vit.global_pool == "token":
             rows = tokens.x.index_select(0, tokens.layout.prefix_rows(0))

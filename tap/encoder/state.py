@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -21,6 +22,9 @@ class ForwardState:
         sample_ids: number of each image in its data set `(B,)`, int64: key of stateless random draws.
         recovery: removal records, for tasks with a dense head.
         trace: decisions, when the caller asked for them.
+        memory: what a method carries from block to block, and to its readout and losses.
+        final_counts: patches of each image that count as reaching the last block, where they are not simply those that
+            the sequence holds at its end; on the host.
     """
 
     grid: tuple[int, int]
@@ -28,6 +32,8 @@ class ForwardState:
     sample_ids: Tensor
     recovery: RecoveryBuffer | None = None
     trace: Trace | None = None
+    memory: dict[str, Any] = field(default_factory=dict)
+    final_counts: tuple[int, ...] | None = None
 
     @property
     def patches(self) -> int:

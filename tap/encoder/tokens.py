@@ -81,7 +81,7 @@ class Layout:
     @cached_property
     def counts_tensor(self) -> Tensor:
         """Patches per image `(B,)`, int64."""
-        return _on_device(self.counts, self.device)
+        return on_device(self.counts, self.device)
 
     @cached_property
     def starts(self) -> Tensor:
@@ -91,7 +91,7 @@ class Layout:
         for image in self.order:
             starts[image] = row
             row += self.counts[image] + self.prefix
-        return _on_device(starts, self.device)
+        return on_device(starts, self.device)
 
     @cached_property
     def cu_seqlens(self) -> Tensor:
@@ -99,13 +99,13 @@ class Layout:
         ends = [0]
         for image in self.order:
             ends.append(ends[-1] + self.counts[image] + self.prefix)
-        return _on_device(ends, self.device, torch.int32)
+        return on_device(ends, self.device, torch.int32)
 
     @cached_property
     def image(self) -> Tensor:
         """Image number of every row `(T,)`."""
-        lengths = _on_device([self.counts[image] + self.prefix for image in self.order], self.device)
-        return torch.repeat_interleave(_on_device(self.order, self.device), lengths, output_size=self.rows)
+        lengths = on_device([self.counts[image] + self.prefix for image in self.order], self.device)
+        return torch.repeat_interleave(on_device(self.order, self.device), lengths, output_size=self.rows)
 
     @cached_property
     def valid(self) -> Tensor | None:
@@ -210,7 +210,8 @@ def true_positions(mask: Tensor, count: int) -> Tensor:
     return torch.nonzero_static(mask, size=count).squeeze(1)
 
 
-def _on_device(values: Sequence[int], device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
+def on_device(values: Sequence[int], device: torch.device, dtype: torch.dtype = torch.int64) -> Tensor:
+    """Whole numbers of the host as a tensor `(len(values),)`, without waiting for the device."""
     # A copy from pageable memory would wait for all that the GPU still has to do; one from pinned memory does not.
     host = torch.tensor(values, dtype=dtype, pin_memory=device.type == "cuda")
     return host.to(device, non_blocking=True)

@@ -18,10 +18,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from tap.config.jobs import endpoint_file, job_json, run_of
+from tap.config.jobs import dense_spec, endpoint_file, has_teacher, job_json, run_of
 from tap.config.methods import DENSE, PRETRAINING
 from tap.config.schema import JobSpec
 from tap.encoder.weights import load_backbone
+from tap.engine.calibration import calibrate
 from tap.engine.checkpoint import load_weights, save_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.distributed import Processes, join_processes
@@ -36,6 +37,7 @@ from tap.runs import Run
 from tap.tasks.base import Task
 from tap.tasks.recovery import recovery_settings
 from tap.tasks.registry import get_task
+from tap.tasks.teacher import Teacher
 
 WEIGHTS, LOG = "model.safetensors", "log.csv"
 
@@ -54,7 +56,7 @@ def train_run(spec: JobSpec, task: Task) -> None:
     """`run_training` for a given task."""
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
-    start, endpoint = starting_weights(spec), endpoint_file(spec)
+    start, endpoint, teacher = starting_weights(spec), endpoint_file(spec), teacher_weights(spec)
     recovery_settings(spec)  # says so now if the endpoint is not there
     fingerprint = code_of_training(spec.task, spec.method)
     identity = {
@@ -62,6 +64,7 @@ def train_run(spec: JobSpec, task: Task) -> None:
         "code": fingerprint,
         "start": None if start is None else sha256_file(start),
         "endpoint": None if endpoint is None else sha256_file(endpoint),
+        **({} if teacher is None else {"teacher": sha256_file(teacher)}),
     }
     with cpu_threads(spec.train.threads), join_processes(device.type) as processes:
         states = ResumeStates(run.scratch, identity, lambda text: _say(run, text, processes))
@@ -70,23 +73,29 @@ def train_run(spec: JobSpec, task: Task) -> None:
             if processes.first_then_others(lambda: states.finished and is_published(run)):
                 _say(run, "already trained with these settings, code and inputs; nothing to do", processes)
                 return
-            model = task.build_model(spec)
+            model: Any = task.build_model(spec)
             load_start(spec, model)
+            if teacher is not None:
+                model.teacher = load_teacher(spec, task, teacher, device)
+            calibrate(spec, task, model, device, first=True)
             trained = train(spec, task, model, states, processes, device, events=run.scratch / "tensorboard")
             if processes.first:
+                model.load_state_dict(trained.tensors)
+                calibrated = calibrate(spec, task, model, device)
                 about = {"run": run.id, "scale": run.scale, "fingerprint": fingerprint}
-                weights = save_weights(run.folder / WEIGHTS, trained.tensors, about)
+                weights = save_weights(run.folder / WEIGHTS, model.state_dict(), about)
                 log = write_log(run.folder / LOG, trained.rows)
                 write_record(
                     run.folder,
                     spec,
-                    inputs=[path for path in (start, endpoint) if path is not None],
+                    inputs=dict.fromkeys(path for path in (start, endpoint, teacher) if path is not None),
                     outputs=[weights, log],
                     started=started,
                     extra={
                         "steps": trained.steps,
                         "train_seconds": round(trained.seconds, 3),
                         "processes": processes.world_size,
+                        **calibrated,
                     },
                     fingerprint=fingerprint,
                     device=describe_device(device),
@@ -115,6 +124,22 @@ def starting_weights(spec: JobSpec) -> Path | None:
 def dense_of(spec: JobSpec) -> Run:
     """The no-pruning run of the same seed."""
     return Run(spec.scale, spec.task, DENSE, seed=spec.seed)
+
+
+def teacher_weights(spec: JobSpec) -> Path | None:
+    """The no-pruning checkpoint that a training learns from, for the methods that do.
+
+    Raises:
+        UserError: the no-pruning run of the seed is not trained.
+    """
+    return published_weights(dense_of(spec)) if has_teacher(spec) else None
+
+
+def load_teacher(spec: JobSpec, task: Task, path: Path, device: torch.device) -> Teacher:
+    """The no-pruning model of the seed, frozen, on `device`."""
+    model = task.build_model(dense_spec(spec))
+    load_weights(path, model)
+    return Teacher(model.to(device))
 
 
 def load_start(spec: JobSpec, model: nn.Module) -> None:

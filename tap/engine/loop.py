@@ -25,7 +25,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from tap.config.jobs import run_of
 from tap.config.schema import JobSpec
 from tap.engine.distributed import Processes
-from tap.engine.optim import build_optimizer
+from tap.engine.optim import build_optimizer, scale_parts
 from tap.engine.reporting import Display, Row
 from tap.engine.resume import ResumeStates
 from tap.engine.schedule import Schedule
@@ -156,6 +156,7 @@ class _Training:
         for module in lane.model.modules():
             if isinstance(module, Reducer):
                 module.set_progress(progress)
+                scale_parts(self._optimizer, module.rates())
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.precision == "bf16"):
             loss, extra = lane.task.loss(lane.model, batch, progress)
         self._optimizer.zero_grad(set_to_none=True)

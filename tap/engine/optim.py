@@ -3,7 +3,7 @@
 The factor of a parameter is ``layer_decay ** (depth + 1 - layer)``: embeddings and tokens are layer 0, block ``i``
 (from 1) is layer ``i``, the final norm and the head are layer ``depth + 1`` and learn at the full rate. The register
 and its readouts (whatever lives in the reducer) have a factor of their own. Biases, norms, tokens, registers and
-position embeddings are not decayed.
+position embeddings are not decayed. A method may scale whole parts of the model over its training (`scale_parts`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 
 from timm.models import group_parameters
 from torch import nn
-from torch.optim import AdamW
+from torch.optim import AdamW, Optimizer
 
 from tap.config.schema import OptimizerConfig
+from tap.reducers.base import PartRates
 
 _TRUNK = "encoder.vit"
 _REDUCER = "encoder.reducer."
@@ -44,22 +45,36 @@ def base_lr(config: OptimizerConfig, batch_size: int) -> float:
 
 
 def parameter_groups(model: nn.Module, config: OptimizerConfig) -> list[dict[str, Any]]:
-    """Trainable parameters by (factor of the learning rate, weight decay), in the order of their first appearance.
+    """Trainable parameters by (part, factor of the rate, weight decay), in the order of their first appearance.
 
     Returns:
-        Groups with ``params``, their ``param_names``, ``lr_scale`` (read by the schedule) and ``weight_decay``.
+        Groups with ``params``, their ``param_names``, ``part`` (a field of `PartRates`), ``lr_scale`` (read by the
+        schedule) and ``weight_decay``.
     """
     scales, undecayed = _scales(model, config), _undecayed(model)
-    groups: dict[tuple[float, float], dict[str, Any]] = {}
+    groups: dict[tuple[str, float, float], dict[str, Any]] = {}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
         plain = parameter.ndim <= 1 or name.endswith(".bias") or name in undecayed
-        key = scales[name], 0.0 if plain else config.weight_decay
-        group = groups.setdefault(key, {"params": [], "param_names": [], "lr_scale": key[0], "weight_decay": key[1]})
+        key = _part(name), scales[name], 0.0 if plain else config.weight_decay
+        about = dict(zip(("part", "lr_scale", "weight_decay"), key, strict=True))
+        group = groups.setdefault(key, {"params": [], "param_names": [], **about})
         group["params"].append(parameter)
         group["param_names"].append(name)
     return list(groups.values())
+
+
+def scale_parts(optimizer: Optimizer, rates: PartRates) -> None:
+    """Multiplies the rates that the schedule has just set by a method's factors."""
+    for group in optimizer.param_groups:
+        group["lr"] *= getattr(rates, group["part"])
+
+
+def _part(name: str) -> str:
+    if name.startswith(_REDUCER):
+        return "reducer"
+    return "backbone" if name.startswith(f"{_TRUNK}.") else "head"
 
 
 def _scales(model: nn.Module, config: OptimizerConfig) -> dict[str, float]:

@@ -37,6 +37,7 @@ UNITS = {
     "final_tokens_sd": "patches",
     "parameters": "parameters",
     "parameters_added": "parameters",
+    "parameters_added_training": "parameters",
     "encoder_images_per_second": "images/s",
     "encoder_dense_images_per_second": "images/s",
     "full_images_per_second": "images/s",

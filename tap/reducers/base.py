@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
+from tap.config.options import OPTIONS
 from tap.core.budget import keep_count
 from tap.encoder.blocks import run_block
+from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
@@ -37,6 +39,8 @@ class ReducerSettings:
         tau_start, tau_end, gumbel: straight-through training (Eq. 4).
         allocation_bias, recovery_bias, register_std: initial values of the controller.
         schedule: shares of the removal budget per pruning block that replace the learned allocation (ablations).
+        num_classes: classes of the task's head, for auxiliary heads; None where there is no head.
+        options: settings of the method itself (`tap.config.options`); None is its public recipe.
     """
 
     width: int
@@ -55,6 +59,8 @@ class ReducerSettings:
     recovery_bias: float = 0.0
     register_std: float = 0.02
     schedule: tuple[float, ...] | None = None
+    num_classes: int | None = None
+    options: Any = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.keep_rate <= 1.0:
@@ -69,6 +75,49 @@ class ReducerSettings:
             raise UserError(f"layers: block {self.layers[-1]} does not exist in a model with {self.depth} blocks")
 
 
+@dataclass(frozen=True)
+class TeacherOutput:
+    """What the no-pruning model of the same seed says of a batch; without gradients.
+
+    Attributes:
+        logits: `(B, num_classes)`, float32.
+        patches: normalised patch states after the last block `(B, N, d)`.
+    """
+
+    logits: Tensor
+    patches: Tensor
+
+
+@dataclass(frozen=True)
+class TrainingPass:
+    """What a method may learn from beside the task's own loss.
+
+    Attributes:
+        encoder: the encoder that made the pass.
+        output: what it returned; `output.memory` holds what the method kept.
+        logits: the task head's `(B, C)` for cls, `(B, C, h, w)` on the patch grid for seg; None for det.
+        targets: classes `(B,)` or class shares `(B, C)` for cls; None for dense tasks.
+        patch_targets: class of every patch `(B, N)`, 255 where it has none; given to methods that want them.
+        teacher: the no-pruning model's answer, for methods that are taught.
+    """
+
+    encoder: SparseEncoder
+    output: EncoderOutput
+    logits: Tensor | None = None
+    targets: Tensor | None = None
+    patch_targets: Tensor | None = None
+    teacher: TeacherOutput | None = None
+
+
+@dataclass(frozen=True)
+class PartRates:
+    """Factors of the scheduled learning rate of each part of a model; a part with 0 does not change."""
+
+    reducer: float = 1.0
+    backbone: float = 1.0
+    head: float = 1.0
+
+
 class Reducer(nn.Module):
     """Base of all methods: by itself it removes nothing.
 
@@ -76,16 +125,35 @@ class Reducer(nn.Module):
         name: how params.yaml and the registry call the method.
         title: how a table calls it.
         fixed_count: whether every image ends with exactly K patches.
+        calibrated: whether the method has a buffer `threshold`, a number in `threshold_range`, that decides how many
+            patches are left: the mean count never falls when the threshold rises. It is found on the calibration split
+            (`tap.engine.calibration`) after the training.
+        calibrated_first: whether it is also found before the training, with the weights that the training starts from.
+        threshold_range: where it is looked for.
+        wants_patch_targets: whether `losses` reads the class of every patch.
+        training_only: beginnings of the names of parameters that inference does not read.
+        progress: share of the training that is done.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     fixed_count: ClassVar[bool] = True
+    calibrated: ClassVar[bool] = False
+    calibrated_first: ClassVar[bool] = False
+    threshold_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    wants_patch_targets: ClassVar[bool] = False
+    training_only: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings: ReducerSettings) -> None:
         super().__init__()
         self.settings = settings
         self.keep_rate = settings.keep_rate
+        self.progress = 0.0
+
+    @property
+    def options(self) -> Any:
+        """The method's own settings: a model of `tap.config.options`."""
+        return OPTIONS[self.name]() if self.settings.options is None else self.settings.options
 
     def extra_prefix(self, batch: int, patches: int) -> Tensor | None:
         """Tokens that join behind the class token `(B, r, d)`; None for no token."""
@@ -100,12 +168,33 @@ class Reducer(nn.Module):
         assert state.recovery is not None
         return state.recovery.reconstruct(tokens)
 
-    def set_progress(self, progress: float) -> None:
-        """Tells the share of the training that is done, in [0, 1]."""
+    def pool(self, vit: Any, output: EncoderOutput) -> Tensor | None:
+        """What the classifier reads `(B, d)`, for methods with a readout of their own; None for the model's."""
+        return None
 
-    def added_parameters(self) -> int:
-        """Parameters that the method adds to the model at inference, counted from the module."""
-        return sum(parameter.numel() for parameter in self.parameters())
+    def dense_logits(self, logits: Tensor, output: EncoderOutput) -> Tensor:
+        """The logits of a segmentation head on the patch grid `(B, C, h, w)`, where a method has others for some."""
+        return logits
+
+    def losses(self, given: TrainingPass) -> dict[str, Tensor]:
+        """Weighted terms that are added to the task's loss in training, by the name that the log shows."""
+        return {}
+
+    def rates(self) -> PartRates:
+        """Factors of the learning rates at the present `progress`."""
+        return PartRates()
+
+    def set_progress(self, progress: float) -> None:
+        """Tells the share of the training that is done, in [0, 1]; before every step."""
+        self.progress = progress
+
+    def added_parameters(self, training: bool = False) -> int:
+        """Parameters that the method adds to the model, at inference or in training, counted from the module."""
+        return sum(
+            parameter.numel()
+            for name, parameter in self.named_parameters()
+            if training or not name.startswith(self.training_only)
+        )
 
 
 class FixedSchedule(Reducer):

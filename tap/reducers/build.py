@@ -132,6 +132,8 @@ def build_encoder(spec: JobSpec, recovery: RecoverySettings | None = None) -> Sp
                 recovery_bias=spec.controller.recovery_bias,
                 register_std=spec.controller.register_std,
                 schedule=spec.controller.schedule,
+                num_classes=spec.data.num_classes,
+                options=None if spec.options is None else spec.options.of(spec.method),
             )
         )
     return SparseEncoder(vit, reducer, spec.model.read_blocks, recovery)

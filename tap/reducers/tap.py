@@ -40,6 +40,7 @@ class Tap(Reducer):
 
     def set_progress(self, progress: float) -> None:
         """Anneals the temperature of the soft mask."""
+        super().set_progress(progress)
         self.temperature = cosine_temperature(progress, self.settings.tau_start, self.settings.tau_end)
 
     def extra_prefix(self, batch: int, patches: int) -> Tensor | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ def _evaluate(spec: JobSpec, task: Task) -> None:
     evaluation = task.evaluate(model, spec, "validation", device)
     metrics: dict[str, float | int | str] = {
         **evaluation.metrics,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()) - _dropped(spec, model),
         "device": describe_device(device),
     }
     if spec.method != PRETRAINING:
@@ -96,8 +97,17 @@ def _profile(spec: JobSpec, task: Task, model: nn.Module, device: torch.device) 
     return {
         "patches": encoder.vit.patch_embed.num_patches,
         "parameters_added": encoder.reducer.added_parameters(),
+        "parameters_added_training": encoder.reducer.added_parameters(training=True),
         **profile,
     }
+
+
+def _dropped(spec: JobSpec, model: Any) -> int:
+    """Parameters that only the training reads."""
+    if spec.method == PRETRAINING:
+        return 0
+    reducer = model.encoder.reducer
+    return reducer.added_parameters(training=True) - reducer.added_parameters()
 
 
 def _square(image: Tensor, side: int) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
@@ -152,6 +152,15 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self, model: nn.Module, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
         """Metrics of `model` on a split, with the per-image values behind them."""
+
+
+def with_terms(loss: Tensor, terms: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Any]]:
+    """A task's loss with the terms of the method; where there are any, the log shows each part by its name."""
+    if not terms:
+        return loss, {}
+    parts = {"task_loss": loss, **terms}
+    # Left on the device: the loop reads them when it writes a row of the log.
+    return sum(parts.values(), loss.new_zeros(())), {name: part.detach() for name, part in parts.items()}
 
 
 @contextmanager

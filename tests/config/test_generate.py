@@ -5,13 +5,18 @@ from typing import get_args
 
 import pytest
 import yaml
-from pydantic import BaseModel
 
-from tap.config import schema
-from tap.config.generate import SCHEMAS_FOLDER, generate, generated_files
-from tap.config.schema import Params, Strict
+from tap.config import options, schema
+from tap.config.generate import SCHEMAS_FOLDER, _section, generate, generated_files
+from tap.config.schema import Params
+from tap.config.strict import Strict
 
-MODELS = [value for value in vars(schema).values() if isinstance(value, type) and issubclass(value, Strict)]
+MODELS = {
+    value
+    for module in (schema, options)
+    for value in vars(module).values()
+    if isinstance(value, type) and issubclass(value, Strict)
+}
 
 
 @pytest.mark.parametrize("path", sorted(generated_files()), ids=str)
@@ -41,10 +46,10 @@ def test_the_default_page_names_every_setting_of_a_scale_once():
     assert "pretrained | dense; required" in lines["tasks.<task>.start_from"]
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+@pytest.mark.parametrize("model", sorted(MODELS, key=lambda model: model.__name__), ids=lambda model: model.__name__)
 def test_every_setting_has_a_meaning_and_null_only_as_default(model):
     for name, field in model.model_fields.items():
-        section = isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        section = _section(field.annotation) is not None
         assert field.description or section or model.__name__ == "JobSpec", name
         if type(None) in get_args(field.annotation):
             assert field.default is None, f"{name}: a null that is not the default would be lost in job_json"

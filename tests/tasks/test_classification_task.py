@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -49,17 +52,38 @@ def test_building_leaves_the_global_generator_alone(spec):
     assert torch.equal(torch.rand(2), expected)
 
 
-class Fixed(nn.Module):
-    """Gives back logits that the test knows."""
+class FixedEncoder:
+    def __init__(self, ids: list[int], terms: dict[str, torch.Tensor]) -> None:
+        self.ids = ids
+        self.reducer = SimpleNamespace(losses=lambda given: terms)
 
-    def __init__(self, logits: torch.Tensor) -> None:
+    def __call__(self, images: torch.Tensor, sample_ids: torch.Tensor) -> None:
+        self.ids += sample_ids.tolist()
+
+
+class Fixed(nn.Module):
+    """Gives back logits that the test knows; a method adds `terms` to the loss."""
+
+    teacher = None
+
+    def __init__(self, logits: torch.Tensor, terms: dict[str, torch.Tensor] | None = None) -> None:
         super().__init__()
         self.logits = logits
         self.ids: list[int] = []
+        self.encoder: Any = FixedEncoder(self.ids, terms or {})
 
-    def forward(self, images: torch.Tensor, sample_ids: torch.Tensor) -> torch.Tensor:
-        self.ids += sample_ids.tolist()
+    def classify(self, output: None) -> torch.Tensor:
         return self.logits
+
+
+def test_the_terms_of_a_method_are_added_to_the_loss_and_shown():
+    batch = Batch(torch.zeros(2, 1, 8, 8), torch.tensor([0, 2]), torch.arange(2))
+    logits = torch.randn(2, 4)
+    plain, shown = Classification().loss(Fixed(logits), batch, 0.0)
+    assert shown == {}
+    loss, shown = Classification().loss(Fixed(logits, {"ratio": torch.tensor(0.5)}), batch, 0.0)
+    torch.testing.assert_close(loss, plain + 0.5)
+    assert {name: float(value) for name, value in shown.items()} == {"task_loss": float(plain), "ratio": 0.5}
 
 
 def test_the_loss_of_16_bit_logits_is_float32():

@@ -7,7 +7,13 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from tap.config import job_json, job_spec, load_params, load_scale, runs_of_table
-from tap.config.jobs import dense_run, endpoint_file, pretraining_run, uses_endpoint
+from tap.config.jobs import (
+    dense_run,
+    endpoint_file,
+    has_teacher,
+    pretraining_run,
+    uses_endpoint,
+)
 from tap.config.methods import DENSE, METHODS, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.errors import UserError
 from tap.provenance import behind
@@ -156,6 +162,14 @@ def endpoint_of(wildcards):
     """The file with the endpoint of the common recovery, for the runs that read one."""
     path = endpoint_file(job_spec(CFG, run_of(wildcards)))
     return [] if path is None else str(path)
+
+
+def teacher_of(wildcards):
+    """The no-pruning weights of the seed, for the methods that learn from them."""
+    run = run_of(wildcards)
+    if not has_teacher(job_spec(CFG, run)):
+        return []
+    return str(dense_run(CFG, run.task, run.seed).folder / "model.safetensors")
 
 
 def endpoint_runs(task):

@@ -78,6 +78,7 @@ rule train_method:
         data=data_of,
         start=start_of,
         endpoint=endpoint_of,
+        teacher=teacher_of,
     output:
         weights=f"{RUN_FOLDER}/model.safetensors",
         log=f"{RUN_FOLDER}/log.csv",

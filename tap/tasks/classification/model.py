@@ -6,8 +6,9 @@ from typing import Literal, overload
 
 from torch import Tensor, nn
 
-from tap.encoder.sparse_vit import SparseEncoder
+from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.trace import Trace
+from tap.tasks.teacher import Teacher
 
 
 class Classifier(nn.Module):
@@ -17,6 +18,9 @@ class Classifier(nn.Module):
         encoder: sparse encoder without read blocks.
         num_classes: outputs of the head.
     """
+
+    teacher: Teacher | None = None
+    """The no-pruning model of the seed, while a method that wants one is trained; no part of this module."""
 
     def __init__(self, encoder: SparseEncoder, num_classes: int) -> None:
         super().__init__()
@@ -49,5 +53,9 @@ class Classifier(nn.Module):
             Logits `(B, num_classes)`, and the trace if asked for.
         """
         output = self.encoder(images, sample_ids, return_trace)
-        logits = self.head(self.encoder.pool(output))
+        logits = self.classify(output)
         return (logits, output.trace) if return_trace else logits
+
+    def classify(self, output: EncoderOutput) -> Tensor:
+        """Logits `(B, num_classes)` of what the encoder returned."""
+        return self.head(self.encoder.pool(output))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from tap.config.schema import JobSpec
+from tap.reducers.base import TrainingPass
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
-from tap.tasks.base import Batch, Sample, Splits
+from tap.tasks.base import Batch, Sample, Splits, with_terms
 from tap.tasks.classification.data import Collate, open_splits
 from tap.tasks.classification.model import Classifier
 from tap.tasks.pipeline import PerImage, Pipeline, token_counts
@@ -38,9 +40,13 @@ class Classification(Pipeline):
             torch.manual_seed(derive_seed(spec.seed, "head"))
             return Classifier(encoder, spec.data.num_classes)
 
-    def loss(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, dict[str, float]]:
-        """Cross entropy against classes or class shares."""
-        return F.cross_entropy(model(batch.images, batch.sample_ids).float(), batch.targets), {}
+    def loss(self, model: Any, batch: Batch, progress: float) -> tuple[Tensor, dict[str, float]]:
+        """Cross entropy against classes or class shares, and what the method adds."""
+        output = model.encoder(batch.images, batch.sample_ids)
+        logits = model.classify(output).float()
+        teacher = None if model.teacher is None else model.teacher(batch.images, batch.sample_ids)
+        given = TrainingPass(model.encoder, output, logits, batch.targets, teacher=teacher)
+        return with_terms(F.cross_entropy(logits, batch.targets), model.encoder.reducer.losses(given))
 
     def judge(self, model: Classifier, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
         """Whether the top class is right, and how many patches reached the last block."""

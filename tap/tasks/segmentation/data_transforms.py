@@ -14,9 +14,7 @@ from PIL import Image, UnidentifiedImageError
 
 from tap.errors import UserError
 from tap.tasks.openmmlab import TRANSFORMS
-
-IGNORE = 255
-"""Label of void pixels after `reduce_zero_label`, in training targets and in evaluation."""
+from tap.tasks.patch_targets import IGNORE
 
 
 @TRANSFORMS.register_module(name="TapLoadImage")

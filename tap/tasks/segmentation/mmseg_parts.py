@@ -15,5 +15,14 @@ from mmseg.evaluation import IoUMetric  # noqa: E402
 from mmseg.models.decode_heads.decode_head import BaseDecodeHead  # noqa: E402
 from mmseg.models.segmentors import BaseSegmentor, EncoderDecoder  # noqa: E402
 from mmseg.structures import SegDataSample  # noqa: E402
+from mmseg.utils import add_prefix  # noqa: E402
 
-__all__ = ["BaseDecodeHead", "BaseSegmentor", "ConvModule", "EncoderDecoder", "IoUMetric", "SegDataSample"]
+__all__ = [
+    "BaseDecodeHead",
+    "BaseSegmentor",
+    "ConvModule",
+    "EncoderDecoder",
+    "IoUMetric",
+    "SegDataSample",
+    "add_prefix",
+]

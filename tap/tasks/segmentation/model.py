@@ -11,12 +11,17 @@ from mmengine.config import ConfigDict
 from mmengine.registry import MODELS
 from torch import Tensor
 
-from tap.encoder.sparse_vit import SparseEncoder
+from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
+from tap.reducers.base import TrainingPass
+from tap.tasks.patch_targets import classes_of_label_maps
 from tap.tasks.segmentation.head import GridMLPHead
-from tap.tasks.segmentation.mmseg_parts import BaseSegmentor, EncoderDecoder, SegDataSample
+from tap.tasks.segmentation.mmseg_parts import BaseSegmentor, EncoderDecoder, SegDataSample, add_prefix
 
 SAMPLE_ID, FINAL_TOKENS = "sample_id", "final_tokens"
 """Meta information of an image: the key of its stateless draws, and where token counts are collected."""
+
+METHOD = "method"
+"""What the names of a method's own loss terms begin with."""
 
 
 @MODELS.register_module()
@@ -55,12 +60,19 @@ class Segmenter(EncoderDecoder):
             inputs: `(B, C, H, W)`, sides multiples of the patch.
             sample_ids: `(B,)` int64, key of stateless random draws; optional.
         """
-        return self._read(inputs, sample_ids)[0]
+        return _maps(self.encoder(inputs, sample_ids))
 
     def loss(self, inputs: Tensor, data_samples: Sequence[SegDataSample]) -> dict[str, Tensor]:
-        """Losses and pixel accuracy of a training batch, by MMSegmentation's names."""
-        maps = self.extract_feat(inputs, _ids([sample.metainfo for sample in data_samples]))
-        return self._decode_head_forward_train(maps, data_samples)
+        """Losses and pixel accuracy of a training batch, by MMSegmentation's names, and the terms of the method."""
+        output = self.encoder(inputs, _ids([sample.metainfo for sample in data_samples]))
+        logits = self.encoder.reducer.dense_logits(self.decode_head(_maps(output)), output)
+        losses = add_prefix(self.decode_head.loss_by_feat(logits, data_samples), "decode")
+        classes = None
+        if self.encoder.reducer.wants_patch_targets:
+            labels = torch.stack([sample.gt_sem_seg.data.squeeze(0) for sample in data_samples])
+            classes = classes_of_label_maps(labels, output.size, self.num_classes)
+        given = TrainingPass(self.encoder, output, logits, patch_targets=classes)
+        return losses | add_prefix(self.encoder.reducer.losses(given), METHOD)
 
     def encode_decode(self, inputs: Tensor, batch_img_metas: list[dict[str, Any]]) -> Tensor:
         """Logits of one pass, at the size of the input; what sliding inference calls for each window.
@@ -85,14 +97,14 @@ class Segmenter(EncoderDecoder):
         height, width = images.shape[-2:]
         down, across = self.encoder.vit.patch_embed.patch_size
         images = F.pad(images, (0, -width % across, 0, -height % down))
-        maps, counts = self._read(images, sample_ids)
-        logits = self.decode_head.predict_by_feat(self.decode_head(maps), [{"img_shape": images.shape[-2:]}])
-        return logits[..., :height, :width], counts
-
-    def _read(self, images: Tensor, sample_ids: Tensor | None) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         output = self.encoder(images, sample_ids)
-        maps = tuple(grid.transpose(1, 2).unflatten(2, output.size) for grid in output.grids)
-        return maps, output.tokens.layout.counts
+        logits = self.encoder.reducer.dense_logits(self.decode_head(_maps(output)), output)
+        logits = self.decode_head.predict_by_feat(logits, [{"img_shape": images.shape[-2:]}])
+        return logits[..., :height, :width], output.final_counts
+
+
+def _maps(output: EncoderOutput) -> tuple[Tensor, ...]:
+    return tuple(grid.transpose(1, 2).unflatten(2, output.size) for grid in output.grids)
 
 
 def _ids(metas: Sequence[dict[str, Any]]) -> Tensor | None:

@@ -16,7 +16,7 @@ from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
-from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits
+from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits, with_terms
 from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 from tap.tasks.recovery import recovery_settings
 from tap.tasks.segmentation.data import Collate, open_splits
@@ -24,7 +24,7 @@ from tap.tasks.segmentation.head import GridMLPHead
 from tap.tasks.segmentation.inference import inference_settings, predict
 from tap.tasks.segmentation.metrics import class_areas, confusion_matrix, iou_scores
 from tap.tasks.segmentation.mmseg_parts import SegDataSample
-from tap.tasks.segmentation.model import SAMPLE_ID, Segmenter
+from tap.tasks.segmentation.model import METHOD, SAMPLE_ID, Segmenter
 
 
 class Segmentation(Pipeline):
@@ -70,8 +70,10 @@ class Segmentation(Pipeline):
             sample.gt_sem_seg = PixelData(data=labels[None])
             samples.append(sample)
         losses: dict[str, Any] = model(batch.images, samples, mode="loss")
+        terms = {name.removeprefix(f"{METHOD}."): loss for name, loss in losses.items() if name.startswith(METHOD)}
+        loss, extra = with_terms(losses["decode.loss_ce"], terms)
         # Left on the device: the loop reads it when it writes a row of the log.
-        return losses["decode.loss_ce"], {"pixel_accuracy": losses["decode.acc_seg"].squeeze()}
+        return loss, {"pixel_accuracy": losses["decode.acc_seg"].squeeze(), **extra}
 
     def judge(self, model: Segmenter, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
         """Confusion matrix of every image, and the patches that reached the last block (the mean over windows)."""

@@ -1,0 +1,23 @@
+"""The base of all settings."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+
+class Strict(BaseModel):
+    """Base of all settings: unknown keys are errors, values never change after validation."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_truth_value_as_number(cls, values: Any) -> Any:
+        """YAML reads `yes` and `on` as true, which would otherwise pass for the number 1."""
+        for name, value in values.items() if isinstance(values, dict) else ():
+            annotation = cls.model_fields[name].annotation if name in cls.model_fields else bool
+            if isinstance(value, bool) and annotation is not bool and bool not in get_args(annotation):
+                raise ValueError(f"{name} is {str(value).lower()}, which is no value for it")
+        return values
