@@ -1,0 +1,143 @@
+"""The audit of a scale: verdicts on all claims, all tables beside the paper, and what was altered since it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tap.paper.audit.beside import Number, TableBeside, tables_beside
+from tap.paper.audit.chain import Link, id_of, read_chain, upstream
+from tap.paper.audit.claim import Claim, Judgement, load_claims
+from tap.paper.audit.evidence import Evidence
+from tap.paper.audit.outcome import Outcome, Verdict, combine
+from tap.paper.consistency import findings
+from tap.paper.consistency.rule import EXACT, Finding
+from tap.paper.tidy import tidy_path
+from tap.runs import TASKS
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """A file that is not what its record says.
+
+    Attributes:
+        path: the file, relative to the project.
+        kind: ``edited``, ``missing``, ``stale`` or ``unknown``.
+        reason: why, in words.
+    """
+
+    path: str
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Everything that the audit of a scale says.
+
+    Attributes:
+        scale: whose results.
+        judgements: one for each claim.
+        tables: all tables of the paper.
+        chain: every run behind a number, and what it was made from, by id.
+        alterations: files that are not what their records say.
+        paper: where the paper disagrees with itself, or agrees only within rounding.
+        consistent: how many recomputed numbers of the paper follow exactly.
+        figures: PNG files by title.
+    """
+
+    scale: str
+    judgements: tuple[Judgement, ...]
+    tables: tuple[TableBeside, ...]
+    chain: Mapping[str, Link]
+    alterations: tuple[Alteration, ...]
+    paper: tuple[Finding, ...]
+    consistent: int
+    figures: Mapping[str, Path]
+
+    def count(self, verdict: Verdict) -> int:
+        """How many claims have a verdict."""
+        return sum(judgement.verdict == verdict for judgement in self.judgements)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """What the evidence was measured on."""
+        names = (device for item in self.judgements for outcome in item.outcomes for device in outcome.devices)
+        return tuple(dict.fromkeys(names))
+
+
+def make_audit(
+    scale: str, root: Path, alterations: Iterable[Alteration] = (), claims: Iterable[Claim] | None = None
+) -> Audit:
+    """Audits a scale.
+
+    Args:
+        scale: smoke, desk or paper.
+        root: the project's folder.
+        alterations: what a verification of the results found.
+        claims: those of `tap/paper/claims` if not given.
+
+    Raises:
+        UserError: results or claims cannot be read.
+    """
+    evidence, alterations = Evidence(scale, root), tuple(alterations)
+    results = root / "results" / scale
+    judgements = [claim.judge(evidence) for claim in (load_claims() if claims is None else claims)]
+    tables = tables_beside(results / "tables")
+    named = {run for item in judgements for outcome in item.outcomes for run in outcome.runs}
+    named |= {
+        run
+        for table in tables
+        for line in table.lines
+        for _, ours in line.cells
+        if isinstance(ours, Number)
+        for run in ours.runs
+    }
+    chain = read_chain(named, scale, root)
+    recomputed = findings()
+    return Audit(
+        scale,
+        tuple(_distrusted(item, chain, alterations) for item in judgements),
+        tuple(tables),
+        chain,
+        alterations,
+        tuple(item for item in recomputed if item.outcome != EXACT),
+        sum(item.outcome == EXACT for item in recomputed),
+        _figures(results),
+    )
+
+
+def _distrusted(judgement: Judgement, chain: Mapping[str, Link], alterations: tuple[Alteration, ...]) -> Judgement:
+    """A claim whose evidence was edited after it was made is not judged by it."""
+    outcomes = tuple(_without_edited(outcome, judgement.scale, chain, alterations) for outcome in judgement.outcomes)
+    if outcomes == judgement.outcomes:
+        return judgement
+    pairs = zip(judgement.claim.parts, outcomes, strict=True)
+    judged = [outcome.verdict for part, outcome in pairs if judgement.scale in part.scales]
+    return replace(judgement, outcomes=outcomes, verdict=combine(judged))
+
+
+def _without_edited(
+    outcome: Outcome, scale: str, chain: Mapping[str, Link], alterations: tuple[Alteration, ...]
+) -> Outcome:
+    behind = {link for run in outcome.runs for link in upstream(run, dict(chain))}
+    tasks = {run.split("/")[1 if run.startswith("probes/") else 0] for run in outcome.runs}
+    gathered = {tidy_path(scale, task).as_posix() for task in TASKS if task in tasks}
+    edited = [
+        item.path
+        for item in alterations
+        if item.kind == "edited" and (item.path in gathered or id_of(item.path, scale) in behind)
+    ]
+    if not edited:
+        return outcome
+    sentence = f"Rests on what was edited after it was made: {', '.join(edited)}. {outcome.sentence}"
+    return replace(outcome, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
+
+
+def _figures(results: Path) -> dict[str, Path]:
+    """Pictures of the scale: figures by name, and pictures of runs by run id."""
+    found = {path.stem: path for path in sorted((results / "figures").glob("*.png"))}
+    runs = results / "runs"
+    pictures = {path.parent.relative_to(runs).as_posix(): path for path in sorted(runs.glob("*/*/*/*/*/picture.png"))}
+    return found | pictures

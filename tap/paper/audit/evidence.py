@@ -1,0 +1,154 @@
+"""What has been measured at a scale, as the predicates of claims ask for it.
+
+A *selector* names runs: ``method``, ``method@rate`` or ``method:variant@rate``. Without a rate it is the main rate (1
+for no pruning), without a variant ``main``. Ablations are variants of the method that they ablate, called by the row
+keys of the paper's tables: ``tap_f:static_query``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from tap.config.load import load_scale
+from tap.config.methods import DENSE, MAIN
+from tap.config.schema import ScaleConfig
+from tap.errors import UserError
+from tap.paper.audit.probe_results import VALUES, ProbeResults
+from tap.paper.measured import Measured, Value
+from tap.paper.reported import Printed, load_reported, reported_labels
+from tap.paper.statements import stated
+from tap.paper.tidy import read_tidy, tidy_path
+
+_SELECTOR = re.compile(r"(?P<method>[a-z0-9_]+)(?::(?P<variant>[a-z0-9_-]+))?(?:@(?P<rate>[01]?\.\d+|1))?")
+
+
+@dataclass
+class Evidence:
+    """The results of a scale.
+
+    Attributes:
+        scale: whose results.
+        root: the project's folder.
+    """
+
+    scale: str
+    root: Path = Path(".")
+    _measured: dict[str, Measured] = field(default_factory=dict, repr=False)
+    _probes: dict[tuple[str, str], ProbeResults | None] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def settings(self) -> ScaleConfig:
+        """Settings of the scale."""
+        return load_scale(self.scale, root=self.root)
+
+    def tidy(self, task: str) -> pd.DataFrame | None:
+        """The task's tidy table; None if it is not made."""
+        path = self.root / tidy_path(self.scale, task)
+        return read_tidy(path) if path.is_file() else None
+
+    def key(self, selector: str) -> str:
+        """Full form of a selector: ``method:variant@rate``.
+
+        Raises:
+            UserError: the text is no selector.
+        """
+        match = _SELECTOR.fullmatch(selector)
+        if match is None:
+            raise UserError(f"selector '{selector}': write method, method@rate or method:variant@rate")
+        default = 1.0 if match["method"] == DENSE else self.settings.main_rate
+        rate = default if match["rate"] is None else float(match["rate"])
+        return f"{match['method']}:{match['variant'] or MAIN}@{rate:.2f}"
+
+    def measured(self, task: str) -> Measured | None:
+        """All runs of a task, each group of seeds under the full form of its selector; None if nothing was gathered."""
+        if task not in self._measured:
+            frame = self.tidy(task)
+            if frame is None or frame.empty:
+                return None
+            keys = [
+                f"{row.method}:{row.variant}@{row.rate:.2f}"
+                for row in frame[["method", "variant", "rate"]].itertuples()
+            ]
+            grouped = frame.assign(method=keys, variant=MAIN, rate=self.settings.main_rate)
+            self._measured[task] = Measured(grouped, self.settings.main_rate, self.root)
+        return self._measured[task]
+
+    def probe(self, task: str, kind: str) -> ProbeResults | None:
+        """A task's probe, ``layers`` or ``recovery``; None if it is not made."""
+        if (task, kind) not in self._probes:
+            folder = self.root / "results" / self.scale / "probes" / task / kind
+            self._probes[task, kind] = ProbeResults(folder, self.scale, task) if (folder / VALUES).is_file() else None
+        return self._probes[task, kind]
+
+    def value(self, task: str, selector: str, metric: str) -> Value | None:
+        """Mean over seeds; None if it was not measured."""
+        measured = self.measured(task)
+        return None if measured is None else measured.value(self.key(selector), metric)
+
+    def difference(self, task: str, first: str, second: str, metric: str) -> Value | None:
+        """Mean of first - second over common seeds, with its paired interval where images are known."""
+        measured = self.measured(task)
+        return None if measured is None else measured.difference(self.key(first), metric, self.key(second))
+
+    def per_seed(self, task: str, selector: str, metric: str) -> dict[str, float]:
+        """A metric of every run of a selector, by run id."""
+        measured = self.measured(task)
+        if measured is None:
+            return {}
+        rows = measured.runs
+        rows = rows[(rows["method"] == self.key(selector)) & (rows["metric"] == metric)].sort_values("seed")
+        return dict(zip(rows["run"], rows["value"], strict=True))
+
+    def groups(self, task: str, method: str) -> list[str]:
+        """Selectors of everything that was measured of a method: all rates and variants."""
+        measured = self.measured(task)
+        names = [] if measured is None else sorted(set(measured.runs["method"]))
+        return [name for name in names if name.partition(":")[0] == method]
+
+    def devices(self, task: str, runs: tuple[str, ...]) -> tuple[str, ...]:
+        """What the runs ran on."""
+        measured = self.measured(task)
+        if measured is None:
+            return ()
+        rows = measured.runs[measured.runs["run"].isin(runs)]
+        return tuple(sorted({device for device in rows["device"] if device}))
+
+    def lacking(self, task: str, selectors: tuple[str, ...], metric: str) -> list[str]:
+        """The selected runs that do not give a metric, in words."""
+        lacking = []
+        for selector in selectors:
+            if self.value(task, selector, metric) is None:
+                method, _, rest = self.key(selector).partition(":")
+                variant, _, rate = rest.partition("@")
+                lacking.append(f"{metric} of results/{self.scale}/runs/{task}/{method}/r{rate}/{variant}")
+        return lacking
+
+
+def reference(name: str) -> Printed:
+    """A printed number by its address: ``text/<statement>/<part>`` or ``<label>/<row>/<column>``.
+
+    Raises:
+        UserError: the paper prints no number there.
+    """
+    try:
+        place, row, column = name.split("/")
+        found = stated(row, column) if place == "text" else load_reported(place).cell(row, column)
+    except (KeyError, ValueError, UserError) as error:
+        raise UserError(f"reported: '{name}' is no printed number ({error})") from error
+    if found is None or found.value is None:
+        raise UserError(f"reported: the paper prints no number at '{name}'")
+    return found
+
+
+def names_of_rows() -> dict[str, str]:
+    """Printed names of methods and ablations by their keys."""
+    names: dict[str, str] = {}
+    for label in ("tab:cls", "tab:seg", "tab:det", "tab:ablation"):
+        if label in reported_labels():
+            names |= {row.key: row.label for row in load_reported(label).rows}
+    return names | {"tap": "TAP-J"}

@@ -1,0 +1,115 @@
+"""The audit as one HTML page that needs no network: style, script, data and pictures are all inside it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from tap.paper.audit.audit import Audit
+from tap.paper.audit.beside import Number
+from tap.paper.audit.chain import Link
+from tap.paper.audit.outcome import Verdict
+from tap.paper.audit.report import HOW_TO_READ, MARKS
+from tap.paper.consistency.report import show
+from tap.paper.tables.caption import SMOKE_NOTE
+
+FOLDER = Path(__file__).with_name("page")
+SOURCES = {
+    "claim-map": "The seven central claims (tab:claim-map)",
+    "abstract": "The abstract",
+    "text": "The text",
+}
+
+
+def to_html(audit: Audit) -> str:
+    """The page."""
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    numbers: list[dict[str, Any]] = []
+    return environment.get_template("page.html.j2").render(
+        audit=audit,
+        verdicts=[
+            {
+                "name": v,
+                "slug": v.name.lower().replace("_", "-"),
+                "mark": MARKS[v],
+                "count": audit.count(v),
+                "meaning": HOW_TO_READ[v],
+            }
+            for v in Verdict
+        ],
+        slug=lambda verdict: verdict.name.lower().replace("_", "-"),
+        marks=MARKS,
+        groups=[
+            (title, [item for item in audit.judgements if item.claim.source == key]) for key, title in SOURCES.items()
+        ],
+        smoke_note=SMOKE_NOTE if audit.scale == "smoke" else "",
+        cell=lambda ours, title: _cell(ours, title, numbers),
+        outcome_index=lambda outcome, title: _outcome(outcome, title, numbers),
+        is_number=lambda ours: isinstance(ours, Number),
+        figures=[(title, _data_uri(path)) for title, path in audit.figures.items()],
+        show=show,
+        style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),
+        script=Markup((FOLDER / "script.js").read_text(encoding="utf-8")),
+        data=lambda: _embedded({"numbers": numbers, "links": {key: _link(link) for key, link in audit.chain.items()}}),
+    )
+
+
+def _cell(ours: Number, title: str, numbers: list[dict[str, Any]]) -> int:
+    """Position of a table's number among the numbers that can be walked back."""
+    numbers.append(
+        {
+            "title": title,
+            "text": ours.text,
+            "unit": ours.unit,
+            "sd": ours.sd,
+            "low": ours.low,
+            "high": ours.high,
+            "seeds": ours.seeds,
+            "devices": [ours.device] if ours.device else [],
+            "runs": list(ours.runs),
+        }
+    )
+    return len(numbers) - 1
+
+
+def _outcome(outcome: Any, title: str, numbers: list[dict[str, Any]]) -> int:
+    text = "" if outcome.value is None else f"{outcome.value:.4g}"
+    numbers.append(
+        {
+            "title": title,
+            "text": text,
+            "unit": "",
+            "sd": None,
+            "low": outcome.low,
+            "high": outcome.high,
+            "seeds": len(outcome.seeds),
+            "devices": list(outcome.devices),
+            "runs": list(outcome.runs),
+        }
+    )
+    return len(numbers) - 1
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {"folder": link.folder, "metrics": link.metrics, "records": link.records, "before": list(link.before)}
+
+
+def _embedded(data: dict[str, Any]) -> Markup:
+    """JSON that cannot end the element that holds it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def _data_uri(path: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"

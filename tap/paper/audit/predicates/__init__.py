@@ -1,0 +1,37 @@
+"""Predicates by the name that a claim calls them by.
+
+A predicate is a function from the evidence and the claim's arguments to an `Outcome`. Names say what holds if the claim
+is supported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tap.paper.audit.outcome import Outcome
+from tap.paper.audit.predicates.costs import added_parameters, at_most, between, exact_count, faster, less
+from tap.paper.audit.predicates.probes import drops_more, gap_shrinks, prefers_endpoint, rankings_oppose
+from tap.paper.audit.predicates.scores import ahead_of_all, deviation_at_most, higher, loses_at_most, value
+
+Predicate = Callable[..., Outcome]
+
+PREDICATES: dict[str, Predicate] = {
+    predicate.__name__: predicate
+    for predicate in (
+        higher,
+        ahead_of_all,
+        loses_at_most,
+        value,
+        deviation_at_most,
+        faster,
+        less,
+        at_most,
+        between,
+        exact_count,
+        added_parameters,
+        drops_more,
+        gap_shrinks,
+        rankings_oppose,
+        prefers_endpoint,
+    )
+}

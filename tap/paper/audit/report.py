@@ -1,0 +1,116 @@
+"""The audit as JSON for programs and as Markdown for people."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tap.paper.audit.audit import Audit
+from tap.paper.audit.claim import Judgement
+from tap.paper.audit.outcome import Verdict
+from tap.paper.consistency.report import show
+from tap.paper.tables.caption import SMOKE_NOTE
+
+HOW_TO_READ = {
+    Verdict.SUPPORTED: "every part that this scale can judge was measured, and no interval includes the opposite",
+    Verdict.CONTRADICTED: "at least one part is clearly the other way round",
+    Verdict.INCONCLUSIVE: "intervals include both, or parts are not measured yet, or results were edited",
+    Verdict.NOT_MEASURED: "what it takes has not been made at this scale",
+}
+MARKS = {
+    Verdict.SUPPORTED: "\u2713",
+    Verdict.CONTRADICTED: "\u2717",
+    Verdict.INCONCLUSIVE: "~",
+    Verdict.NOT_MEASURED: "\u00b7",
+}
+
+
+def to_json(audit: Audit) -> str:
+    """Everything but the tables' layout, as JSON."""
+    tree = {
+        "scale": audit.scale,
+        "devices": list(audit.devices),
+        "counts": {str(verdict): audit.count(verdict) for verdict in Verdict},
+        "claims": [_claim(judgement) for judgement in audit.judgements],
+        "alterations": [{"path": a.path, "kind": a.kind, "reason": a.reason} for a in audit.alterations],
+        "tables": {table.label: {"measured": table.measured, "printed": table.printed} for table in audit.tables},
+        "paper": {
+            "consistent": audit.consistent,
+            "others": [
+                {
+                    "rule": item.rule,
+                    "where": item.where,
+                    "formula": item.formula,
+                    "printed": item.printed,
+                    "recomputed": show(item.recomputed),
+                    "outcome": item.outcome,
+                }
+                for item in audit.paper
+            ],
+        },
+    }
+    return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
+
+
+def to_markdown(audit: Audit) -> str:
+    """The verdicts with their evidence, as Markdown."""
+    lines = [f"# Audit of the paper's claims at {audit.scale} scale", ""]
+    if audit.scale == "smoke":
+        lines += [f"**{SMOKE_NOTE}**", ""]
+    devices = ", ".join(audit.devices) or "nothing measured"
+    lines += [f"Measured on: {devices}.", "", "| verdict | claims | meaning |", "|---|---|---|"]
+    lines += [f"| {MARKS[v]} {v} | {audit.count(v)} | {HOW_TO_READ[v]} |" for v in Verdict]
+    if audit.alterations:
+        lines += ["", "## Files that are not what their records say", ""]
+        lines += [f"- `{item.path}`: {item.kind}: {item.reason}" for item in audit.alterations]
+    lines += ["", "## Claims", ""]
+    for judgement in audit.judgements:
+        lines += _markdown_claim(judgement)
+    lines += ["## Where the paper disagrees with itself", ""]
+    lines += [
+        f"- {item.where}: printed {item.printed}, recomputed {show(item.recomputed)} ({item.outcome}; {item.formula})"
+        for item in audit.paper
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_claim(judgement: Judgement) -> list[str]:
+    claim = judgement.claim
+    lines = [f"### {MARKS[judgement.verdict]} {claim.title} (`{claim.id}`)", ""]
+    lines += [f"**{judgement.headline}**. {claim.where}. {', '.join(claim.evidence.tables)}", ""]
+    for part, outcome in zip(claim.parts, judgement.outcomes, strict=True):
+        runs = f" Runs: {', '.join(outcome.runs)}." if outcome.runs else ""
+        lines.append(f"- {MARKS[outcome.verdict]} {outcome.verdict}: {part.says}. {outcome.sentence}{runs}")
+    return [*lines, ""]
+
+
+def _claim(judgement: Judgement) -> dict[str, Any]:
+    claim = judgement.claim
+    return {
+        "id": claim.id,
+        "title": claim.title,
+        "source": claim.source,
+        "where": claim.where,
+        "verdict": str(judgement.verdict),
+        "headline": judgement.headline,
+        "scale": judgement.scale,
+        "evidence": claim.evidence.model_dump(),
+        "parts": [
+            {
+                "says": part.says,
+                "predicate": part.predicate,
+                "arguments": part.arguments,
+                "scales": list(part.scales),
+                "verdict": str(outcome.verdict),
+                "sentence": outcome.sentence,
+                "value": outcome.value,
+                "low": outcome.low,
+                "high": outcome.high,
+                "seeds": list(outcome.seeds),
+                "runs": list(outcome.runs),
+                "devices": list(outcome.devices),
+                "missing": list(outcome.missing),
+            }
+            for part, outcome in zip(claim.parts, judgement.outcomes, strict=True)
+        ],
+    }
