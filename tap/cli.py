@@ -214,6 +214,17 @@ def table(
         print(path)
 
 
+@app.command()
+def audit(scale: ScaleOption = None) -> None:
+    """Give every claim of the paper a verdict: JSON, Markdown, and a page with the way back from each number."""
+    from tap.paper.audit.job import run_audit
+    from tap.paper.audit.outcome import Verdict
+
+    found, paths = run_audit(load_scale(scale).scale)
+    print("\n".join(map(str, paths)))
+    print(", ".join(f"{found.count(verdict)} {verdict}" for verdict in Verdict))
+
+
 @paper_app.command("check")
 def paper_check(
     form: Annotated[str, typer.Option("--format", help="text, markdown or json")] = "text",

@@ -43,9 +43,11 @@ class Part(BaseModel):
             inspect.signature(PREDICATES[self.predicate]).bind(None, **self.arguments)
         except TypeError as error:
             raise ValueError(f"{self.predicate}: {error}") from error
-        for name in (self.arguments.get("reported"),):
-            if name is not None:
-                reference(name)
+        if "reported" in self.arguments:
+            try:
+                reference(self.arguments["reported"])
+            except UserError as error:
+                raise ValueError(str(error)) from error
         return self
 
     def judge(self, evidence: Evidence) -> Outcome:

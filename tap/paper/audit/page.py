@@ -35,9 +35,11 @@ def to_html(audit: Audit) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["upper_first"] = lambda text: text[:1].upper() + text[1:]
     numbers: list[dict[str, Any]] = []
     return environment.get_template("page.html.j2").render(
         audit=audit,
+        tables=sorted(audit.tables, key=lambda table: table.measured == 0),
         verdicts=[
             {
                 "name": v,

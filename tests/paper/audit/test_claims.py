@@ -1,0 +1,93 @@
+from pathlib import Path
+
+import pytest
+
+from tap.errors import UserError
+from tap.paper.audit.claim import FOLDER, load_claims, read_claim
+from tap.paper.audit.evidence import Evidence
+from tap.paper.audit.outcome import Verdict, combine
+from tap.paper.reported import load_reported
+
+ROOT = Path(__file__).parents[3]
+
+GOOD = """
+id: sample
+title: A sample
+source: text
+where: Somewhere
+evidence: {tables: ["tab:cls"]}
+parts:
+  - says: TAP beats the static rule
+    predicate: higher
+    arguments: {task: cls, metric: top1, a: tap, b: static, reported: text/gain-over-static/cls}
+  - says: by the printed points
+    predicate: value
+    arguments: {task: cls, metric: top1, a: tap, b: static, reported: text/gain-over-static/cls, tolerance: 0.3}
+    scales: [paper]
+"""
+
+
+def write(folder: Path, text: str = GOOD, name: str = "sample") -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_seven_rows_of_the_claim_map_come_first_in_their_order() -> None:
+    claims = load_claims()
+    rows = [row.key for row in load_reported("tab:claim-map").rows]
+    assert [claim.id for claim in claims[:7]] == rows
+    assert {claim.id for claim in claims if claim.source == "claim-map"} == set(rows)
+    assert {claim.source for claim in claims} == {"claim-map", "abstract", "text"}
+    assert len(claims) > 30
+
+
+def test_every_claim_names_evidence_that_exists() -> None:
+    for claim in load_claims():
+        assert claim.evidence.tables or claim.evidence.figures
+        assert all((ROOT / test).is_file() for test in claim.evidence.tests)
+    assert len(list(FOLDER.glob("*.yaml"))) == len(load_claims())
+
+
+def test_every_claim_can_be_asked_where_nothing_is_measured(settings: Path) -> None:
+    for claim in load_claims():
+        judgement = claim.judge(Evidence("desk", settings))
+        assert judgement.verdict == Verdict.NOT_MEASURED
+        assert all(outcome.missing for outcome in judgement.outcomes)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("predicate: higher", "predicate: highest", "'highest' is not one of higher"),
+        ("b: static, reported: text/gain-over-static/cls}\n", "}\n", "missing a required argument: 'b'"),
+        ("a: tap, b: static, r", "a: tap, b: static, colour: red, r", "unexpected keyword argument 'colour'"),
+        ("text/gain-over-static/cls}", "text/gain-over-static/all}", "is no printed number"),
+        ('"tab:cls"', '"tab:clz"', "'tab:clz' is not a table"),
+        ("scales: [paper]", "scales: [smoke]", "desk"),
+        ("id: sample", "id: other", "call the file other.yaml"),
+        ("source: text", "source: [", "no valid YAML"),
+        ("where: Somewhere\n", "", "where: Field required"),
+    ],
+)
+def test_a_wrong_claim_is_refused_by_file(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read_claim(write(tmp_path, GOOD.replace(old, new, 1)))
+    assert message in str(caught.value)
+    assert "sample.yaml" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "whole"),
+    [
+        (["supported", "supported"], "supported"),
+        (["supported", "contradicted"], "contradicted"),
+        (["not measured", "contradicted"], "contradicted"),
+        (["supported", "not measured"], "inconclusive"),
+        (["supported", "inconclusive"], "inconclusive"),
+        (["not measured", "not measured"], "not measured"),
+        ([], "not measured"),
+    ],
+)
+def test_parts_make_a_verdict(verdicts: list[str], whole: str) -> None:
+    assert combine([Verdict(item) for item in verdicts]) == whole

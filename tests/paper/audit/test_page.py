@@ -1,0 +1,184 @@
+"""The page in a real browser, and what it must hold wherever it is opened."""
+
+import json
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tap.paper.audit.audit import Alteration, Audit, make_audit
+from tap.paper.audit.outcome import Verdict
+from tap.paper.audit.page import to_html
+from tap.paper.audit.report import to_json, to_markdown
+from tap.paper.reported import reported_labels
+
+CHROMIUM = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+
+# Does what a reader does, then says in the title what it saw.
+VISIT = """<script>
+window.addEventListener("load", () => setTimeout(() => {
+  const by = (query) => document.querySelector(query);
+  by('[data-filter="contradicted"]').click();
+  const shown = document.querySelectorAll("details.claim:not([hidden])").length;
+  by("#tab-cls tbody tr:last-child .number").click();
+  const panel = by("#panel");
+  const before = panel.querySelectorAll(".run").length;
+  const link = [...panel.querySelectorAll("button.chain")][0];
+  if (link) link.click();
+  const after = panel.querySelectorAll(".run").length;
+  const text = panel.textContent;
+  by("#close").click();
+  by("#theme").click();
+  const seen = { shown, before, after, open: panel.open, theme: document.documentElement.dataset.theme,
+    fingerprint: text.includes("ffffffffffff"), metrics: text.includes("encoder_speedup") };
+  document.body.textContent = "SEEN" + JSON.stringify(seen) + "SEEN";
+}, 0));
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def audit(audited: Path) -> Audit:
+    return make_audit("desk", audited)
+
+
+@pytest.fixture(scope="module")
+def page(audit: Audit) -> str:
+    return to_html(audit)
+
+
+def browse(page: str, folder: Path) -> tuple[str, str]:
+    """The page's text after its scripts ran, and what the browser logged."""
+    file = folder / "page.html"
+    file.write_text(page, encoding="utf-8")
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--log-level=0"]
+    command += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=5000", "--dump-dom", file.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout, done.stderr
+
+
+def console(log: str) -> list[str]:
+    """Lines of the page's own console: messages, errors, refused requests."""
+    return [line for line in log.splitlines() if ":CONSOLE" in line]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium or chrome is installed; the page is not opened in a browser")
+def test_the_page_works_in_a_browser_without_any_console_message(audit: Audit, page: str, tmp_path: Path) -> None:
+    dom, log = browse(page.replace("</body>", VISIT + "</body>"), tmp_path)
+    assert console(log) == []
+    seen = json.loads(dom.split("SEEN")[1].replace("&amp;", "&"))
+    assert seen["shown"] == audit.count(Verdict.CONTRADICTED) > 0
+    assert (seen["before"], seen["after"], seen["open"]) == (1, 2, False)
+    assert seen["theme"] in ("dark", "light")
+    assert seen["fingerprint"]
+    assert seen["metrics"]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium or chrome is installed; the page is not opened in a browser")
+def test_a_console_error_would_be_seen(page: str, tmp_path: Path) -> None:
+    broken = page.replace("</body>", "<script>undefined_name();</script></body>")
+    assert any("undefined_name" in line for line in console(browse(broken, tmp_path)[1]))
+
+
+class Elements(HTMLParser):
+    """Every element with its attributes, and ids."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+
+def test_the_page_holds_everything_and_asks_the_network_for_nothing(page: str) -> None:
+    elements = Elements(page).elements
+    outside = [attrs[name] for _, attrs in elements for name in ("src", "href") if name in attrs]
+    assert all(link.startswith(("#", "data:")) for link in outside)
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|https?://", page)
+    ids = [attrs["id"] for _, attrs in elements if "id" in attrs]
+    assert len(set(ids)) == len(ids)
+    assert {label.replace(":", "-") for label in reported_labels()} <= set(ids)
+    assert all(link[1:] in ids for link in outside if link.startswith("#"))
+    assert all(attrs.get("alt") for tag, attrs in elements if tag == "img")
+    assert sum(tag == "img" for tag, _ in elements) == 1
+
+
+def test_text_from_results_cannot_become_markup(page: str) -> None:
+    assert "<b>&" not in page
+    assert page.count("</script>") == 2
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    assert data["links"]["cls/tap/r0.50/main/s0"]["metrics"]["device"] == "</script><b>& 'machine'"
+
+
+def test_a_cell_leads_to_its_runs_and_these_to_what_they_were_made_from(audit: Audit) -> None:
+    assert audit.chain["cls/tap/r0.50/main/s0"].before == ("cls/dense/r1.00/main/s0",)
+    assert set(audit.chain["cls/tap/r0.50/main/s0"].records) == {"run.json"}
+    table = next(table for table in audit.tables if table.label == "tab:cls")
+    line = next(line for line in table.lines if line.key == "tap")
+    theirs, ours = line.cells[1]
+    assert (theirs, ours.text, ours.runs) == ("83.2", "70.00", ("cls/tap/r0.50/main/s0",))
+    assert all(ours is None for line in table.lines if line.key == "tome" for _, ours in line.cells)
+
+
+def test_verdicts_say_their_scale(audit: Audit) -> None:
+    tree = json.loads(to_json(audit))
+    assert all("at desk scale" in claim["headline"] for claim in tree["claims"])
+    found = {claim["id"]: claim for claim in tree["claims"]}["gain-over-static"]
+    assert found["verdict"] == "contradicted"
+    assert found["headline"] == "contradicted at desk scale (3 of 6 parts; the others need another scale)"
+    assert found["parts"][0]["runs"] == ["cls/tap/r0.50/main/s0", "cls/static/r0.50/main/s0"]
+    assert found["parts"][0]["low"] < found["parts"][0]["high"] < 0
+    assert found["parts"][1]["missing"] == [
+        "miou of results/desk/runs/seg/tap/r0.50/main",
+        "miou of results/desk/runs/seg/static/r0.50/main",
+    ]
+
+
+def test_at_smoke_scale_nothing_is_judged(results) -> None:
+    results.scale = "smoke"
+    results.gather(results.run("tap", 0.9), results.run("static", 0.5))
+    audit = make_audit("smoke", results.root)
+    assert audit.count(Verdict.NOT_MEASURED) == len(audit.judgements)
+    assert "these numbers mean nothing" in to_markdown(audit)
+    assert "these numbers mean nothing" in to_html(audit)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "results/desk/runs/cls/tap/r0.50/main/s0/metrics.json",
+        "results/desk/runs/cls/dense/r1.00/main/s0/model.safetensors",  # what TAP was trained from
+        "results/desk/tidy_cls.csv",
+    ],
+)
+def test_claims_on_edited_files_are_not_judged_and_the_file_is_shown(audited: Path, audit: Audit, path: str) -> None:
+    def verdict(audit: Audit) -> Verdict:
+        return {item.claim.id: item.verdict for item in audit.judgements}["gain-over-static"]
+
+    assert verdict(audit) == Verdict.CONTRADICTED
+    assert 'role="alert"' not in to_html(audit)
+    altered = make_audit("desk", audited, [Alteration(path, "edited", "not what its record says")])
+    assert verdict(altered) == Verdict.INCONCLUSIVE
+    for shown in (to_html(altered), to_markdown(altered), to_json(altered)):
+        assert path in shown
+    assert 'role="alert"' in to_html(altered)
+
+
+def test_other_findings_are_listed_and_change_no_verdict(audited: Path, audit: Audit) -> None:
+    path = "results/desk/runs/cls/tap/r0.50/main/s0/metrics.json"
+    after = make_audit("desk", audited, [Alteration(path, "stale", "the code has changed since")])
+    assert [item.verdict for item in audit.judgements] == [item.verdict for item in after.judgements]
+    assert "the code has changed since" in to_html(after)
+
+
+def test_the_same_results_give_the_same_bytes(audited: Path, audit: Audit, page: str) -> None:
+    again = make_audit("desk", audited)
+    assert to_html(again) == page
+    assert to_json(again) == to_json(audit)

@@ -1,0 +1,234 @@
+"""Each predicate with invented results that support, contradict, leave open, or lack what it asks for."""
+
+import numpy as np
+import pytest
+
+from tap.errors import UserError
+from tap.paper.audit.evidence import Evidence
+from tap.paper.audit.outcome import Outcome, Verdict
+from tap.paper.audit.predicates import PREDICATES
+from tap.runs import Run
+
+SUPPORTED, CONTRADICTED = Verdict.SUPPORTED, Verdict.CONTRADICTED
+INCONCLUSIVE, NOT_MEASURED = Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED
+CLS = {"task": "cls", "metric": "top1"}
+
+
+def ask(results, predicate: str, *runs: Run, **arguments) -> Outcome:
+    if runs:
+        results.gather(*runs)
+    return PREDICATES[predicate](Evidence(results.scale, results.root), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [(0.85, SUPPORTED), (0.75, CONTRADICTED), (0.8 + 1 / 300, INCONCLUSIVE), (0.8, INCONCLUSIVE)]
+)
+def test_higher_needs_an_interval_without_zero(results, ours: float, verdict: Verdict) -> None:
+    runs = [results.run("tap", ours), results.run("static", 0.8)]
+    found = ask(results, "higher", *runs, **CLS, a="tap", b="static", reported="text/gain-over-static/cls")
+    assert found.verdict == verdict
+    assert found.value == pytest.approx(100 * (ours - 0.8), abs=0.1)
+    assert found.low <= found.value <= found.high
+    assert found.runs == ("cls/tap/r0.50/main/s0", "cls/static/r0.50/main/s0")
+    assert found.devices == ("a machine",)
+    assert "(paper 0.1)" in found.sentence
+
+
+def test_what_is_not_there_is_named(results) -> None:
+    found = ask(results, "higher", results.run("tap"), **CLS, a="tap", b="tap_f:static_query")
+    assert found.verdict == NOT_MEASURED
+    assert found.missing == ("top1 of results/desk/runs/cls/tap_f/r0.50/static_query",)
+    assert ask(results, "higher", task="seg", metric="miou", a="tap", b="dense").verdict == NOT_MEASURED
+
+
+def test_a_score_without_single_images_decides_nothing(results) -> None:
+    runs = [results.run("tap", 0.9, task="det"), results.run("static", 0.1, task="det")]
+    found = ask(results, "higher", *runs, task="det", metric="box_ap", a="tap", b="static")
+    assert found.verdict == INCONCLUSIVE
+    assert "no interval" in found.sentence
+
+
+def test_selectors_choose_variant_and_rate(results) -> None:
+    runs = [results.run("tap", 0.9, rate=0.7), results.run("tap", 0.7), results.run("tap", 0.8, variant="static_query")]
+    assert ask(results, "higher", *runs, **CLS, a="tap@0.7", b="tap").value == pytest.approx(20, abs=0.2)
+    assert ask(results, "higher", **CLS, a="tap:static_query", b="tap").value == pytest.approx(10, abs=0.2)
+    with pytest.raises(UserError, match=r"selector 'tap at 0\.7'"):
+        ask(results, "higher", **CLS, a="tap at 0.7", b="tap")
+
+
+def test_ahead_of_all_needs_all_rows_but_one_is_enough_against(results) -> None:
+    others = ("random", "attn_topk", "svit", "cropr", "static")
+    arguments = {"task": "cls", "metric": "top1", "a": "tap", "label": "tab:det"}  # the shortest list of rows
+    runs = [results.run("tap", 0.9), *(results.run(name, 0.8) for name in others[:-1])]
+    found = ask(results, "ahead_of_all", *runs, **arguments)
+    assert found.verdict == INCONCLUSIVE
+    assert "Not measured: Static rule" in found.sentence
+    runs.append(results.run("static", 0.8))
+    assert ask(results, "ahead_of_all", *runs, **arguments).verdict == SUPPORTED
+    runs[1:2] = []
+    stronger = Run("desk", "cls", "random", 0.5, seed=1)
+    runs += [results.run("random", 0.99, seed=1), results.run("tap", 0.9, seed=1)]
+    assert stronger in runs
+    assert ask(results, "ahead_of_all", *runs, **arguments).verdict == CONTRADICTED
+
+
+def test_a_margin_lets_a_method_be_behind(results) -> None:
+    runs = [results.run("tap", 0.80), results.run("random", 0.83)]
+    for points, verdict in ((0.0, CONTRADICTED), (-9.0, SUPPORTED)):
+        found = ask(results, "higher", *runs, **CLS, a="tap", b="random", points=points)
+        assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(("loss", "verdict"), [(0.0, SUPPORTED), (0.05, CONTRADICTED), (0.01, INCONCLUSIVE)])
+def test_loses_at_most(results, loss: float, verdict: Verdict) -> None:
+    runs = [results.run("tap", 0.8 - loss), results.run("tap", 0.8, rate=0.7)]
+    assert ask(results, "loses_at_most", *runs, **CLS, a="tap", b="tap@0.7", points=1.0).verdict == verdict
+
+
+def test_a_printed_value_is_reached_within_its_tolerance(results) -> None:
+    runs = [results.run("dense", 0.836), results.run("tap", 0.832)]
+    arguments = {**CLS, "a": "tap", "reported": "text/cls-score/top1"}
+    assert ask(results, "value", *runs, **arguments, tolerance=0.2).verdict == SUPPORTED
+    assert ask(results, "value", **arguments, tolerance=0.01).verdict == CONTRADICTED
+    loss = {**CLS, "a": "tap", "b": "dense", "reported": "text/tap-loss/cls", "tolerance": 0.2}
+    assert ask(results, "value", **loss).verdict == SUPPORTED
+
+
+def test_deviations_need_two_seeds(results) -> None:
+    runs = [results.run("tap", 0.8)]
+    assert ask(results, "deviation_at_most", *runs, **CLS, a="tap", points=1.0).verdict == NOT_MEASURED
+    runs.append(results.run("tap", 0.85, seed=1))
+    assert ask(results, "deviation_at_most", *runs, **CLS, a="tap", points=1.0).verdict == CONTRADICTED
+    assert ask(results, "deviation_at_most", **CLS, a="tap", points=5.0).verdict == SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("ratio", "noise", "verdict"),
+    [(1.3, 1.02, SUPPORTED), (1.05, 1.10, INCONCLUSIVE), (0.7, 0.98, CONTRADICTED), (1.3, None, INCONCLUSIVE)],
+)
+def test_faster_is_judged_against_the_noise(results, ratio: float, noise: float | None, verdict: Verdict) -> None:
+    runs = [results.run("tap", encoder_speedup=ratio)]
+    if noise is not None:
+        runs.append(results.run("dense", encoder_speedup=noise))
+    found = ask(results, "faster", *runs, task="cls", a="tap")
+    assert found.verdict == verdict
+    assert ask(results, "faster", task="cls", a="static").verdict == NOT_MEASURED
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(0.3, SUPPORTED), (0.5, CONTRADICTED)])
+def test_less_memory(results, ours: float, verdict: Verdict) -> None:
+    runs = [results.run("tap", peak_gb=ours), results.run("dense", peak_gb=0.4)]
+    assert ask(results, "less", *runs, task="cls", metric="peak_gb", a="tap").verdict == verdict
+    assert ask(results, "less", task="cls", metric="peak_gb", a="static").verdict == NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("metrics", "verdict"),
+    [({}, SUPPORTED), ({"final_tokens_sd": 0.1}, CONTRADICTED), ({"final_tokens_mean": 33.0}, CONTRADICTED)],
+)
+def test_exact_counts_at_every_rate(results, metrics: dict, verdict: Verdict) -> None:
+    runs = [results.run("tap"), results.run("tap", rate=0.25, **({"final_tokens_mean": 16.0} | metrics))]
+    found = ask(results, "exact_count", *runs, task="cls", method="tap")
+    assert found.verdict == verdict
+    assert ask(results, "exact_count", task="cls", method="tap_f").verdict == NOT_MEASURED
+
+
+def test_added_parameters_are_3d_plus_2(results) -> None:
+    results.gather(results.run("tap", parameters_added=3 * 96 + 2))
+    assert ask(results, "added_parameters", task="cls", a="tap").verdict == SUPPORTED
+    runs = [results.run("tap", seed=1, parameters_added=300)]
+    assert ask(results, "added_parameters", *runs, task="cls", a="tap").verdict == CONTRADICTED
+
+
+def test_between_takes_numbers_and_printed_ones(results) -> None:
+    runs = [results.run("tap_f", removal_share_3=20.0), results.run("tap_f", seed=1, removal_share_3=30.0)]
+    arguments = {"task": "cls", "metric": "removal_share_3", "a": "tap_f"}
+    printed = "tab:allocation-controls/shared_static/seg_share_3"
+    assert ask(results, "between", *runs, **arguments, high=printed).verdict == INCONCLUSIVE
+    assert ask(results, "between", **arguments, high=35.0).verdict == SUPPORTED
+    assert ask(results, "between", **arguments, low=35.0).verdict == CONTRADICTED
+
+
+def test_at_most_allows_the_printed_rounding(results) -> None:
+    arguments = {"task": "cls", "metric": "controller_percent", "a": "tap"}
+    printed = "text/controller-overhead/percent"
+    runs = [results.run("tap", controller_percent=0.74)]
+    assert ask(results, "at_most", *runs, **arguments, reported=printed).verdict == SUPPORTED
+    runs = [results.run("tap", seed=1, controller_percent=0.8)]
+    assert ask(results, "at_most", *runs, **arguments, reported=printed).verdict == CONTRADICTED
+
+
+def layers(drops: dict[str, tuple[float, float]], blocks: int = 4) -> dict:
+    """Drops at the first block and at all others, by criterion."""
+    return {
+        (name, block, None): early if block == 1 else late
+        for block in range(1, blocks + 1)
+        for name, (early, late) in drops.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("attention", "verdict"), [((9.0, 3.0), SUPPORTED), ((1.0, 3.0), CONTRADICTED), ((3.0, 9.0), INCONCLUSIVE)]
+)
+def test_drops_more_in_a_stretch_of_blocks(results, attention: tuple[float, float], verdict: Verdict) -> None:
+    results.probe("cls", "layers", layers({"attention_mean": attention, "coverage": (3.0, 3.0)}))
+    arguments = {**CLS, "a": "attention_mean", "b": "coverage", "layers": "early"}
+    found = ask(results, "drops_more", **arguments)
+    assert found.verdict == verdict
+    assert found.runs == ("probes/cls/layers", "cls/dense/r1.00/main/s0")
+    with pytest.raises(UserError, match="not one of early"):
+        ask(results, "drops_more", **(arguments | {"layers": "middle"}))
+
+
+@pytest.mark.parametrize(
+    ("attention", "verdict"), [((9.0, 4.0), SUPPORTED), ((4.0, 9.0), CONTRADICTED), ((6.0, 6.0), INCONCLUSIVE)]
+)
+def test_gap_shrinks_with_depth(results, attention: tuple[float, float], verdict: Verdict) -> None:
+    results.probe("cls", "layers", layers({"attention_mean": attention, "coverage": (3.0, 3.0)}))
+    assert ask(results, "gap_shrinks", **CLS, a="attention_mean", b="coverage").verdict == verdict
+
+
+@pytest.mark.parametrize(("order", "verdict"), [(-1, SUPPORTED), (1, CONTRADICTED)])
+def test_rankings_oppose(results, order: int, verdict: Verdict) -> None:
+    names = [f"criterion_{index}" for index in range(6)]
+    results.probe("cls", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names)}, 2))
+    results.probe("seg", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names[::order])}, 2))
+    arguments = {"first": "cls", "first_metric": "top1", "second": "seg", "second_metric": "miou"}
+    found = ask(results, "rankings_oppose", **arguments, reported="text/spearman/rho")
+    assert found.verdict == verdict
+    assert found.value == pytest.approx(order)
+
+
+@pytest.mark.parametrize(("full", "verdict"), [(2.0, SUPPORTED), (9.0, CONTRADICTED), (5.0, INCONCLUSIVE)])
+def test_prefers_endpoint(results, full: float, verdict: Verdict) -> None:
+    drops = {("coverage", block, alpha): full if alpha else 5.0 for block in (3, 6) for alpha in (0.0, 1.0)}
+    results.probe("seg", "recovery", drops)
+    found = ask(results, "prefers_endpoint", task="seg", metric="miou", endpoint=1.0)
+    assert found.verdict == verdict
+    other = ask(results, "prefers_endpoint", task="seg", metric="miou", endpoint=0.0)
+    assert other.value == pytest.approx(-found.value)
+    assert ask(results, "prefers_endpoint", task="det", metric="box_ap", endpoint=0.0).missing == (
+        "results/desk/probes/det/recovery/values.csv",
+    )
+
+
+def test_a_probe_without_single_images_decides_nothing(results) -> None:
+    results.probe("cls", "layers", layers({"attention_mean": (9.0, 3.0), "coverage": (3.0, 3.0)}))
+    (results.root / "results/desk/probes/cls/layers/per_sample.npz").unlink()
+    assert ask(results, "drops_more", **CLS, a="attention_mean", b="coverage").verdict == INCONCLUSIVE
+
+
+def test_drops_are_means_over_blocks_and_checkpoints(results) -> None:
+    """Against plain loops over what the probe wrote."""
+    results.probe("cls", "layers", layers({"a": (9.0, 4.0), "b": (2.0, 1.0)}))
+    probe = Evidence("desk", results.root).probe("cls", "layers")
+    assert probe is not None
+    frame = probe.frame
+    dense = float(frame.loc[frame["criterion"] == "dense", "value"].iloc[0])
+    drops = [
+        dense - float(frame[(frame["criterion"] == "a") & (frame["layer"] == k)]["value"].iloc[0]) for k in range(1, 5)
+    ]
+    assert probe.drop("a", "top1", probe.layers).value == pytest.approx(np.mean(drops))
+    assert probe.criteria == ["a", "b"]
+    with pytest.raises(UserError, match="0 lines for a at block 9"):
+        probe.drop("a", "top1", [9])
