@@ -87,6 +87,11 @@ def code_of_tables() -> str:
     return code_fingerprint(["tap.paper.tables.registry"], TABULATING)
 
 
+def code_of_audit() -> str:
+    """Fingerprint of what audits the paper's claims."""
+    return code_fingerprint(["tap.paper.audit.job"], [*TABULATING, "jinja2"])
+
+
 def _model(task: str, method: str) -> Sequence[str]:
     if not is_built(task):
         raise UserError(f"task: '{task}' is not built yet; leave it out of `tasks` in params.yaml")

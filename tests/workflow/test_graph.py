@@ -20,6 +20,13 @@ def test_a_table_needs_exactly_the_jobs_of_its_task(project):
 
 
 @pytest.mark.slow
+def test_the_audit_comes_after_all_tables(project):
+    planned = project.planned("audit")
+    assert planned["audit"] == 1
+    assert planned["table"] == planned["gather"] >= 2
+
+
+@pytest.mark.slow
 def test_the_command_line_switches_the_scale_and_its_results_stay_apart(project):
     runs = len(runs_of_table(load_scale("desk"), "cls"))
     planned = project.planned("results/desk/tables/tab_cls.tex", "--config", "scale=desk")

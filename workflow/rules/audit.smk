@@ -1,0 +1,31 @@
+# The audit: a verdict on every claim of the paper, from whatever the scale has measured so far.
+
+
+rule audit:
+    input:
+        tables=[
+            f"results/{SCALE}/tables/{table}.csv"
+            for table, task in TABLES.items()
+            if behind.is_built(task)
+        ],
+        tidy=[
+            f"results/{SCALE}/tidy_{task}.csv"
+            for task in CFG.tasks
+            if behind.is_built(task)
+        ],
+        paper=sorted(
+            str(path)
+            for pattern in ("claims/*.yaml", "reported/*.yaml", "audit/page/*")
+            for path in Path("tap/paper").glob(pattern)
+        ),
+    output:
+        [f"results/{SCALE}/audit/audit.{suffix}" for suffix in ("json", "md", "html")],
+    log:
+        f"{LOG_FOLDER}/audit.log",
+    params:
+        main_rate=CFG.main_rate,
+        code=behind.code_of_audit(),
+    message:
+        f"Audit the paper's claims at scale {SCALE}"
+    shell:
+        f"tap audit --scale {SCALE} 2>&1 | tee {{log}}"
