@@ -20,6 +20,16 @@ class EvitOptions(Strict):
     """EViT."""
 
     fuse: bool = Field(True, description="fuse the removed tokens into one (public default)")
+    counts: tuple[int, ...] | None = Field(
+        None,
+        description="tokens to keep at each pruning block; null (default) keeps the same share at each, and K last",
+    )
+    stage_rate: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="instead of counts: share of the present tokens to keep at each pruning block, rounded up (public)",
+    )
     warmup_start: Share = Field(0.0, description="share of the training at which the keep rate begins to fall from 1")
     warmup_end: Share = Field(
         0.0, description="share of the training at which it has fallen; 0 is at once, as in the public fine-tuning"
@@ -29,6 +39,75 @@ class EvitOptions(Strict):
     def _ordered(self) -> EvitOptions:
         if self.warmup_end < self.warmup_start:
             raise ValueError(f"warmup_end {self.warmup_end} lies before warmup_start {self.warmup_start}")
+        return self
+
+
+class AtsOptions(Strict):
+    """ATS."""
+
+    first_block: int = Field(4, ge=1, description="first block that samples (public)")
+    last_block: int | None = Field(
+        None, ge=1, description="last block that samples; null (default) is the last but one, so that its count is K"
+    )
+    most: int | None = Field(
+        None, ge=1, description="most patches that a block may keep; null (default) lets the samples alone decide"
+    )
+    threshold: float = Field(
+        1.0, gt=0, description="samples of a block as a share of the image's patches, until calibrated (public: 1)"
+    )
+
+
+class TomeOptions(Strict):
+    """ToMe."""
+
+    removals: tuple[int, ...] | None = Field(
+        None,
+        description="tokens to merge in each block, from the first; null (default) is the same number in every block "
+        "but the last, so that K patches reach it (public: one number for all blocks)",
+    )
+    proportional: bool = Field(
+        False,
+        description="add the logarithm of a token's size to its logits (public: off for MAE backbones and in training)",
+    )
+
+
+class DiffRateOptions(Strict):
+    """DiffRate."""
+
+    candidates: int = Field(49, ge=2, description="candidate counts of each decision (public: every 4th of 196)")
+    search: Share = Field(
+        0.1, description="share of the training in which only the counts are searched (public: 3 epochs)"
+    )
+    search_lr: float = Field(20.0, gt=0, description="learning-rate factor of the search (public: 0.01)")
+    flops_weight: Weight = Field(5.0, description="weight of (GMAC - target)^2 in the search (public)")
+    prune_counts: tuple[int, ...] | None = Field(
+        None, description="patches left by pruning in each block, instead of a search; null (default) searches"
+    )
+    merge_counts: tuple[int, ...] | None = Field(
+        None, description="patches left by merging in each block, instead of a search; null (default) searches"
+    )
+
+    @model_validator(mode="after")
+    def _both(self) -> DiffRateOptions:
+        if (self.prune_counts is None) != (self.merge_counts is None):
+            raise ValueError("prune_counts and merge_counts are given together or not at all")
+        return self
+
+
+class AlgmOptions(Strict):
+    """ALGM."""
+
+    local_block: int = Field(1, ge=1, description="block that merges windows of 2 x 2 patches (public)")
+    global_blocks: tuple[int, ...] = Field((5,), description="blocks that merge pairs from the whole image (public)")
+    threshold: float = Field(
+        0.94, ge=-1, description="mean cosine from which a window merges, until calibrated (public: ViT-B)"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> AlgmOptions:
+        blocks = (self.local_block, *self.global_blocks)
+        if list(blocks) != sorted(set(blocks)):
+            raise ValueError(f"global_blocks must be increasing block numbers behind local_block {self.local_block}")
         return self
 
 
@@ -111,6 +190,10 @@ class MethodOptions(Strict):
     cropr: CroprOptions | None = None
     dtop: DtopOptions | None = None
     svit: SvitOptions | None = None
+    ats: AtsOptions | None = None
+    tome: TomeOptions | None = None
+    diffrate: DiffRateOptions | None = None
+    algm: AlgmOptions | None = None
 
     def of(self, method: str) -> Strict | None:
         """The options of a method, the public recipe where nothing is set; None for a method without any."""
@@ -131,5 +214,9 @@ OPTIONS: dict[str, type[Strict]] = {
     "cropr": CroprOptions,
     "dtop": DtopOptions,
     "svit": SvitOptions,
+    "ats": AtsOptions,
+    "tome": TomeOptions,
+    "diffrate": DiffRateOptions,
+    "algm": AlgmOptions,
 }
 """The options of each method that has any, by name."""

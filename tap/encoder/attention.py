@@ -19,7 +19,13 @@ _LOGITS = 4_000_000
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, groups: Groups, dropout: float = 0.0, scale: float | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    groups: Groups,
+    dropout: float = 0.0,
+    scale: float | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Softmax attention of each group's rows among themselves; a group is an image, or a window of one.
 
@@ -28,20 +34,23 @@ def attend(
         groups: which row belongs to which group.
         dropout: dropout rate of the attention weights.
         scale: factor of the logits; None is d_h^-1/2 of the queries.
+        bias: what is added to all logits of a key `(T,)`, such as the logarithm of how many patches it stands for; only
+            where queries, keys and values are equally long.
 
     Returns:
         Attended values `(T, H * d_h)`.
     """
     if groups.uniform:
-        return _rectangle(query, key, value, groups.batch, dropout, scale)
-    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and dropout == 0.0:
+        return _rectangle(query, key, value, groups.batch, dropout, scale, bias)
+    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16) and dropout == 0.0 and bias is None:
         return _variable_length(query, key, value, groups, scale)
     # Groups of one length stand side by side (`Layout.build`), so that each length is one dense call without padding.
     # The pieces are views; only lengths are looped over, never images or windows.
     pieces, row = [], 0
     for number, length in groups.runs:
         part = slice(row, row + number * length)
-        pieces.append(_rectangle(query[part], key[part], value[part], number, dropout, scale))
+        own = None if bias is None else bias[part]
+        pieces.append(_rectangle(query[part], key[part], value[part], number, dropout, scale, own))
         row = part.stop
     return torch.cat(pieces)
 
@@ -89,19 +98,52 @@ def incoming_attention(query: Tensor, key: Tensor, chunk: int = 256) -> tuple[Te
     return total / (query.shape[2] * query.shape[1]), largest
 
 
-def class_attention(query: Tensor, key: Tensor) -> Tensor:
+def class_attention(query: Tensor, key: Tensor, bias: Tensor | None = None) -> Tensor:
     """Post-softmax attention row of the class token, averaged over heads (the score of EViT).
 
     Args:
         query: the class token's query `(B, H, d_h)`.
         key: keys of the whole sequence `(B, S, H, d_h)`.
+        bias: what is added to all logits of a key `(B, S)`; minus infinity where there is no row.
 
     Returns:
         Attention probability of every position `(B, S)` in float32.
     """
     with torch.autocast(query.device.type, enabled=False):
         logits = torch.einsum("bhd,bshd->bhs", query.float(), key.float()) * query.shape[-1] ** -0.5
+    if bias is not None:
+        logits = logits + bias.unsqueeze(1)
     return logits.softmax(dim=-1).mean(dim=1)
+
+
+def soft_attention(
+    query: Tensor, key: Tensor, value: Tensor, policy: Tensor, bias: Tensor | None = None, eps: float = 1e-6
+) -> tuple[Tensor, Tensor]:
+    """Attention in which every key has a weight, for training with removals that are only marked.
+
+    The weight multiplies the exponentials, so that it can learn; a row always sees itself in full.
+
+    Args:
+        query, key, value: `(B, S, H, d_h)`.
+        policy: weight of every key `(B, S)`, 0 or 1 in value, float32.
+        bias: what is added to all logits of a key `(B, S)`.
+        eps: spread over all keys, against empty rows.
+
+    Returns:
+        Attended values `(B * S, H * d_h)`, and the weights `(B, H, S, S)` in float32.
+    """
+    batch, length, _, width = query.shape
+    with torch.autocast(query.device.type, enabled=False):
+        logits = query.transpose(1, 2).float() @ key.permute(0, 2, 3, 1).float() * width**-0.5
+        if bias is not None:
+            logits = logits + bias[:, None, None].float()
+        itself = torch.eye(length, dtype=torch.float32, device=query.device)
+        seen = policy[:, None, None].float()
+        seen = seen + (1.0 - seen) * itself
+        power = (logits - logits.amax(dim=-1, keepdim=True)).exp() * seen
+        weights = (power + eps / length) / (power.sum(dim=-1, keepdim=True) + eps)
+        out = weights.to(value.dtype) @ value.transpose(1, 2)
+    return out.transpose(1, 2).reshape(batch * length, -1), weights
 
 
 def _attention_chunks(query: Tensor, key: Tensor, valid: Tensor | None, chunk: int) -> Iterator[Tensor]:
@@ -118,12 +160,22 @@ def _attention_chunks(query: Tensor, key: Tensor, valid: Tensor | None, chunk: i
             yield weights * valid[:, None, start : start + chunk, None]
 
 
-def _rectangle(query: Tensor, key: Tensor, value: Tensor, batch: int, dropout: float, scale: float | None) -> Tensor:
+def _rectangle(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    batch: int,
+    dropout: float,
+    scale: float | None,
+    bias: Tensor | None,
+) -> Tensor:
     rows = len(query)
     query, key, value = (part.unflatten(0, (batch, -1)).transpose(1, 2) for part in (query, key, value))
     if query.shape[-1] == value.shape[-1] or query.is_cuda:
-        out = F.scaled_dot_product_attention(query, key, value, dropout_p=dropout, scale=scale)
+        mask = None if bias is None else bias.to(query.dtype).view(batch, 1, 1, -1)
+        out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout, scale=scale)
     else:
+        assert bias is None
         out = _by_rows(query, key, value, dropout, scale)
     return out.transpose(1, 2).reshape(rows, -1)
 

@@ -84,7 +84,15 @@ def run_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> To
     return run_mlp(block, tokens)
 
 
-def add_attention(block: Any, tokens: Tokens, hidden: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Tokens:
+def add_attention(
+    block: Any,
+    tokens: Tokens,
+    hidden: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None = None,
+) -> Tokens:
     """The attention sublayer with its residual connection, from projections that were computed before.
 
     Args:
@@ -92,15 +100,30 @@ def add_attention(block: Any, tokens: Tokens, hidden: Tensor, query: Tensor, key
         tokens: the states that enter it.
         hidden: their normalised states `(T, d)` (only read by a gated attention).
         query, key, value: `(T, H, d_h)`.
+        bias: what is added to all logits of a key `(T,)`; for global attention without relative position only.
     """
     windows = _windows(block.attn, tokens)
     if windows is None:
-        out = _attended(block.attn, hidden, query, key, value, tokens, None)
+        out = _attended(block.attn, hidden, query, key, value, tokens, None, bias)
         return tokens.with_states(tokens.x + _drop_path(block.drop_path1, block.ls1(out), tokens, None))
+    assert bias is None
     hidden, query, key, value = (part.index_select(0, windows.patch_rows) for part in (hidden, query, key, value))
     out = block.ls1(_attended(block.attn, hidden, query, key, value, tokens, windows))
     out = _drop_path(block.drop_path1, out, tokens, windows).to(tokens.x.dtype)
     return tokens.with_states(tokens.x.index_add(0, windows.patch_rows, out))
+
+
+def add_attended(block: Any, tokens: Tokens, hidden: Tensor, out: Tensor) -> Tokens:
+    """What follows the attention itself: output projection and residual connection.
+
+    Args:
+        block: the transformer block, with global attention.
+        tokens: the states that enter it.
+        hidden: their normalised states `(T, d)` (only read by a gated attention).
+        out: attended values `(T, H * d_h)`.
+    """
+    out = block.ls1(_project_back(block.attn, hidden, out))
+    return tokens.with_states(tokens.x + _drop_path(block.drop_path1, out, tokens, None))
 
 
 def run_mlp(block: Any, tokens: Tokens) -> Tokens:
@@ -157,6 +180,7 @@ def _attended(
     value: Tensor,
     tokens: Tokens,
     windows: Windows | None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """What the attention module gives for all rows, or for the patches in window order."""
     groups: Groups = tokens.layout if windows is None else windows.frame.groups
@@ -170,8 +194,13 @@ def _attended(
     if tables is not None:
         query, key = fold(query, key, tables, _places(tokens).whole if windows is None else windows.frame)
         scale = 1.0
-    out = attend(query, key, value, groups, attn.attn_drop.p if attn.training else 0.0, scale)
-    out = attn.norm(out if real is None else out.index_select(0, real))
+    out = attend(query, key, value, groups, attn.attn_drop.p if attn.training else 0.0, scale, bias)
+    return _project_back(attn, hidden, out if real is None else out.index_select(0, real))
+
+
+def _project_back(attn: Any, hidden: Tensor, out: Tensor) -> Tensor:
+    """Output projection of attended values `(T, H * d_h)`."""
+    out = attn.norm(out)
     if attn.gate is not None:
         out = out * attn.gate(hidden).sigmoid()
     return attn.proj_drop(attn.proj(out))

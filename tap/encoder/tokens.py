@@ -1,8 +1,8 @@
 """Packed token sequences: which row of a token matrix belongs to which image and patch.
 
-Every image keeps its prefix rows (class token, register) and its surviving patches, in ascending original order. All
-rows of a batch lie one after the other in one matrix `(T, d)`, so that images with different counts need no padding.
-Where all images have the same count the matrix is a plain `(B, S, d)` tensor in disguise and is treated as one.
+Every image keeps its prefix rows (class token, register) and its surviving patches, as a rule in ascending original
+order. All rows of a batch lie one after the other in one matrix `(T, d)`, so that images with different counts need no
+padding. Where all images have the same count the matrix is a plain `(B, S, d)` tensor in disguise and treated as one.
 """
 
 from __future__ import annotations
@@ -141,7 +141,9 @@ class Tokens:
     Attributes:
         x: states `(T, d)`.
         layout: which row is whose.
-        index: original patch index on the padded grid `(B, N)`, int64 (padding repeats the last one).
+        index: original patch index on the padded grid `(B, N)`, int64 (padding repeats the last one). Ascending, except
+            under a method that merges, whose tokens bear the index of one of their patches; a token that stands for no
+            single patch bears N_1 or more.
         places: where the rows lie on the patch grid, for blocks that ask (None where the size was not given).
     """
 
@@ -184,22 +186,35 @@ class Tokens:
         Returns:
             The rows that stay, in their new storage order `(T',)`, and the shorter tokens.
         """
-        layout = Layout.build(self.layout.prefix, counts, self.layout.device)
-        batch = layout.batch
         kept = true_positions(keep.reshape(-1), sum(counts))
-        index = self.index.reshape(-1).index_select(0, kept)
-        patch_rows = self.layout.grid_rows.reshape(-1).index_select(0, kept)
+        return self._take(self.layout.grid_rows.reshape(-1)[kept], self.index.reshape(-1)[kept], counts)
+
+    def pick(self, columns: Tensor, counts: Sequence[int]) -> Tokens:
+        """Takes patches in a given order, behind all prefix rows.
+
+        Args:
+            columns: columns of the padded grid `(B, N')`; those behind an image's count are not read.
+            counts: how many each image takes, on the host.
+        """
+        rows, index = self.layout.grid_rows.gather(1, columns).reshape(-1), self.index.gather(1, columns).reshape(-1)
+        valid = Layout.build(0, counts, self.layout.device).valid
+        if valid is not None:
+            there = true_positions(valid.reshape(-1), sum(counts))
+            rows, index = rows[there], index[there]
+        return self._take(rows, index, counts)[1]
+
+    def _take(self, patch_rows: Tensor, index: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tokens]:
+        """All prefix rows and some patches, given by row and index image by image in batch order `(sum of counts,)`."""
+        layout = Layout.build(self.layout.prefix, counts, self.layout.device)
         places = None if self.places is None else Places(layout, index, self.places.size)
         if layout.uniform:
             prefix_rows = self.layout.starts[:, None] + torch.arange(layout.prefix, device=layout.device)
-            rows = torch.cat([prefix_rows, patch_rows.view(batch, -1)], dim=1).reshape(-1)
-            return rows, Tokens(self.x.index_select(0, rows), layout, index.view(batch, -1), places)
+            rows = torch.cat([prefix_rows, patch_rows.view(layout.batch, -1)], dim=1).reshape(-1)
+            return rows, Tokens(self.x.index_select(0, rows), layout, index.view(layout.batch, -1), places)
         rows = torch.empty(layout.rows, dtype=torch.int64, device=layout.device)
         for column in range(layout.prefix):
             rows[layout.prefix_rows(column)] = self.layout.prefix_rows(column)
         rows[layout.patch_rows] = patch_rows
-        valid = layout.valid
-        assert valid is not None
         columns = torch.minimum(torch.arange(layout.width, device=layout.device), layout.counts_tensor[:, None] - 1)
         first = layout.counts_tensor.cumsum(0) - layout.counts_tensor
         return rows, Tokens(self.x.index_select(0, rows), layout, index[first[:, None] + columns], places)

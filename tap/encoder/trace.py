@@ -17,7 +17,8 @@ class Trace:
     Attributes:
         grid: patch rows and columns of the input, (N_y, N_x).
         final_counts: patches of each image that reach the last block `(B,)`, int64.
-        kept: for each reducing block, the patches that were left after it `(B, N_1)`, bool, by original index.
+        kept: for each reducing block, the patches that were left after it `(B, N_1)`, bool, by original index; a merged
+            token marks the one patch that it is named after.
         removed: for each reducing block, how many patches it removed `(B,)`, int64; zeros where it had nothing to do,
             so that traces of different batches fit together.
         scales: for each block that stored offsets, the recovery scale alpha `(B,)`, float32.
@@ -49,7 +50,9 @@ class Trace:
     def record(self, layer: int, before: Tokens, after: Tokens) -> None:
         """Notes what block `layer` left of the sequence that entered it."""
         layout = after.layout
-        kept = torch.zeros(layout.batch, self.grid[0] * self.grid[1], dtype=torch.bool, device=layout.device)
-        kept.scatter_(1, after.index, True)  # padding repeats an index that is kept anyway
-        self.kept[layer] = kept
+        patches = self.grid[0] * self.grid[1]
+        kept = torch.zeros(layout.batch, patches + 1, dtype=torch.bool, device=layout.device)
+        # Padding repeats an index that is kept anyway; what stands for no single patch falls into the last column.
+        kept.scatter_(1, after.index.clamp(max=patches), True)
+        self.kept[layer] = kept[:, :patches]
         self.removed[layer] = before.layout.counts_tensor - layout.counts_tensor
