@@ -258,7 +258,7 @@ def _logits_with_mean(mean: float, values: Tensor) -> Tensor:
 def block_macs(prune: Sequence[Tensor | int], merge: Sequence[Tensor | int], patches: int, width: int) -> Tensor:
     """GMAC of all blocks `()`, the class token included: attention on what enters, MLP on what is left.
 
-    The gradient of a block's cost reaches both of its counts, whichever is the smaller, and not those of earlier blocks.
+    The gradient of a block reaches both of its counts, whichever is the smaller, and not those of earlier blocks.
 
     Args:
         prune, merge: patches left by both steps in each block; numbers, or `()` tensors with gradients.
