@@ -75,28 +75,31 @@ def local_plan(patches: Tensor, grid: tuple[int, int], threshold: Tensor) -> Pla
         grid: rows and columns.
         threshold: `()`.
     """
-    batch, device = len(patches), patches.device
+    batch, total, device = len(patches), patches.shape[1], patches.device
+    size, last = _WINDOW**2, _WINDOW**2 - 1
     rows, columns = (side // _WINDOW for side in grid)
-    number = torch.arange(grid[0] * grid[1], device=device).view(grid)[: rows * _WINDOW, : columns * _WINDOW]
-    window = number.view(rows, _WINDOW, columns, _WINDOW).transpose(1, 2).reshape(rows * columns, -1)
+    number = torch.arange(total, device=device).view(grid)[: rows * _WINDOW, : columns * _WINDOW]
+    window = number.view(rows, _WINDOW, columns, _WINDOW).transpose(1, 2).reshape(rows * columns, size)
     similarity = window_similarity(patches, window)
     merged = similarity >= threshold
     many = merged.sum(dim=1).tolist()  # the one host read
     most = max(many)
-    best = similarity.argsort(dim=1, descending=True, stable=True)[:, :most]
+    members = window[similarity.argsort(dim=1, descending=True, stable=True)[:, :most]]  # (B, W, 4)
     used = torch.arange(most, device=device) < on_device(many, device)[:, None]
-    members = window[best]  # (B, W, 4)
-    counts = tuple(patches.shape[1] - (window.shape[1] - 1) * windows for windows in many)
-    # 0: a merged window; 1: a patch on its own; 2: merged into another. The first in order of similarity.
-    alone = torch.ones(batch, patches.shape[1], dtype=torch.int64, device=device)
-    alone.scatter_(1, window.expand(batch, -1, -1).flatten(1), torch.where(merged, 2, 1).repeat_interleave(4, dim=1))
-    kind = torch.cat([torch.where(used, 0, 2), alone], dim=1)
-    all_columns = torch.arange(patches.shape[1], device=device).expand(batch, -1)
-    place = kind.argsort(dim=1, stable=True)
+    counts = tuple(total - last * windows for windows in many)
+    # The new order: merged windows (0), then patches on their own (1); what was merged away (2) falls off the end.
+    alone = torch.ones(batch, total, dtype=torch.int64, device=device)
+    alone.scatter_(1, window.expand(batch, -1, -1).flatten(1), torch.where(merged, 2, 1).repeat_interleave(size, dim=1))
+    place = torch.cat([torch.where(used, 0, 2), alone], dim=1).argsort(dim=1, stable=True)
     new = torch.minimum(torch.arange(max(counts), device=device), on_device(counts, device)[:, None] - 1)
-    order = torch.cat([members[..., -1], all_columns], dim=1).gather(1, place.gather(1, new))
-    target = torch.arange(most, device=device).expand(batch, -1).repeat_interleave(window.shape[1] - 1, dim=1)
-    return Plan(order, counts, members[..., :-1].flatten(1), target, used.repeat_interleave(window.shape[1] - 1, dim=1))
+    everything = torch.cat([members[..., last], torch.arange(total, device=device).expand(batch, -1)], dim=1)
+    return Plan(
+        order=everything.gather(1, place.gather(1, new)),
+        counts=counts,
+        source=members[..., :last].flatten(1),
+        target=torch.arange(most, device=device).expand(batch, -1).repeat_interleave(last, dim=1),
+        used=used.repeat_interleave(last, dim=1),
+    )
 
 
 def window_similarity(patches: Tensor, window: Tensor) -> Tensor:

@@ -180,13 +180,13 @@ class DiffRate(Reducer):
         candidates = (candidates // self.options.candidates).clamp(min=1)
         probability = self.logits.float().view(2, self.settings.depth - 1, -1).softmax(dim=-1)
         expected = probability @ candidates.float()
-        kept = expected + (expected.ceil() - expected).detach()
+        kept = round_up(expected)
         with torch.no_grad():
             self.shares.copy_(expected / state.patches)
         rank = torch.arange(state.patches, device=tokens.x.device)
         by_rank = probability @ (rank < candidates[:, None]).float()
         ones = torch.ones(tokens.index.shape, dtype=torch.float32, device=tokens.x.device)
-        return Search(kept, expected.ceil().int().tolist(), by_rank, ones, ones, state.patches)
+        return Search(kept, kept.int().tolist(), by_rank, ones, ones, state.patches)
 
     def _search_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
         """The block with every patch still there: pruning and merging change masks, states and sizes only."""
@@ -253,6 +253,11 @@ def _logits_with_mean(mean: float, values: Tensor) -> Tensor:
         else:
             high = slope
     return slope * (values - values.mean())
+
+
+def round_up(expected: Tensor) -> Tensor:
+    """The next whole number, with the gradient of the expectation."""
+    return expected + (expected.ceil() - expected).detach()
 
 
 def block_macs(prune: Sequence[Tensor | int], merge: Sequence[Tensor | int], patches: int, width: int) -> Tensor:

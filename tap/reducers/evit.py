@@ -25,7 +25,6 @@ class Evit(AttnTopK):
 
     name = "evit"
     title = "EViT"
-    extra_tokens = 1
 
     def __init__(self, settings: ReducerSettings) -> None:
         super().__init__(settings)
@@ -46,7 +45,7 @@ class Evit(AttnTopK):
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
         query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
-        scores = self.scores(tokens, query, keys)
+        scores = self.scores(block, tokens, query, keys)
         before = add_attention(block, tokens, hidden, query, keys, value)
         keep = select(scores, before.layout.counts_tensor - count)
         _, after = before.survivors(keep, [count] * before.layout.batch)

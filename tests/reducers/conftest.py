@@ -1,4 +1,4 @@
-"""Lends this folder the tiny encoders of `tests/encoder`."""
+"""Lends this folder the tiny encoders of `tests/encoder`, and `public_vit`."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "encoder"))
+sys.path[:0] = [str(Path(__file__).parents[1] / "encoder"), str(Path(__file__).parent)]
 
 
 @pytest.fixture(autouse=True)

@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
 import pytest
 import torch
+from public_vit import logits, public_encoder, public_images, reference
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.schema import ModelConfig
 from tap.encoder.attention import mean_incoming_attention
 from tap.encoder.blocks import project
-from tap.encoder.sparse_vit import SparseEncoder
-from tap.reducers.base import ReducerSettings
-from tap.reducers.build import build_vit
-from tap.reducers.registry import get
-
-HERE = Path(__file__).parent
-WEIGHTS = HERE.parent / "encoder" / "data" / "reference_vit.npz"
 
 
 def test_public_evit_values():
     """Counts 155, 123, 98; the same patches in every stage, the same logits."""
-    public, expected = np.load(WEIGHTS), np.load(HERE / "data" / "evit_without_fusion.npz")
-    tensors = {name[2:]: torch.from_numpy(public[name]) for name in public.files if name.startswith("w.")}
-    vit = build_vit(ModelConfig(image_size=224, patch_size=16, width=48, depth=12, heads=3))
-    head = [tensors.pop(f"head.{part}") for part in ("weight", "bias")]
-    vit.load_state_dict(tensors)
-    encoder = SparseEncoder(vit, get("attn_topk")(ReducerSettings(48, 12, keep_rate=0.5))).eval()
-    images = torch.from_numpy(public["img_u8"]).float() / 127.5 - 1
+    expected, encoder = reference("evit"), public_encoder("attn_topk")
     with torch.no_grad():
-        output = encoder(images, return_trace=True)
-        logits = torch.nn.functional.linear(encoder.pool(output), *head)
+        output = encoder(public_images(), return_trace=True)
+        found = logits(encoder, output)
     left = torch.arange(196).expand(2, -1)
     for stage, (layer, count) in enumerate(((3, 155), (6, 123), (9, 98))):
-        left = left.gather(1, torch.from_numpy(expected[f"topk{stage}"]).long())
+        left = left.gather(1, expected[f"fuse0_count_topk{stage}"].long())
         assert left.shape == (2, count)
         for image in range(2):
             assert output.trace.kept_indices(layer)[image].tolist() == sorted(left[image].tolist())
-    torch.testing.assert_close(logits, torch.from_numpy(expected["logits"]), rtol=0, atol=1e-4)
+    torch.testing.assert_close(found, expected["fuse0_count_logits"], rtol=0, atol=1e-4)
 
 
 def test_the_removed_patches_are_attended_to_once_more():

@@ -2,28 +2,74 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tiny_models import common_recovery, tiny_encoder, tiny_images
 from torch import Tensor
 
+from tap.config.methods import METHODS
+from tap.config.options import AlgmOptions, AtsOptions
 from tap.core.budget import keep_count
 from tap.encoder.sparse_vit import SparseEncoder
+from tap.errors import UserError
 from tap.reducers.registry import available, get
 
 LAYERS = (2, 3, 4)
 DEPTH = 4
 
-CASES: dict[str, dict[str, Any]] = {}
-"""Settings of `ReducerSettings` that a method needs beyond the defaults, by name."""
+
+@dataclass(frozen=True)
+class Case:
+    """What a method needs in these tests beyond the defaults, and where it is not like the others.
+
+    Attributes:
+        options: its settings for a model of four blocks.
+        class_token: whether it refuses models without one.
+        extra: tokens that reach the last block beside K patches, where anything is removed.
+        differs_at: block after which the counts of images differ, for methods whose counts do.
+        progress: share of the training at which all its weights learn.
+        marks: whether it only marks removed patches at that time.
+    """
+
+    options: Any = None
+    class_token: bool = False
+    extra: int = 0
+    differs_at: int = 2
+    progress: float = 0.3
+    marks: bool = False
+
+
+CASES = {
+    "evit": Case(class_token=True, extra=1),
+    "ats": Case(AtsOptions(first_block=2, last_block=3), class_token=True),
+    "diffrate": Case(class_token=True, progress=0.0, marks=True),
+    "algm": Case(AlgmOptions(local_block=2, global_blocks=(3, 4), threshold=0.6)),
+}
 
 every_method = pytest.mark.parametrize("method", available())
 pruning = pytest.mark.parametrize("method", [name for name in available() if name != "dense"])
 exact = pytest.mark.parametrize("method", [name for name in available() if get(name).fixed_count and name != "dense"])
+ways = pytest.mark.parametrize(
+    ("method", "dense"),
+    [(name, dense) for name in available() for dense in (False, True) if not dense or METHODS[name] != ("cls",)],
+)
+"""Every method without and with a dense head, where its tasks have one."""
+
+
+def case_of(method: str) -> Case:
+    return CASES.get(method, Case())
+
+
+def final_tokens(method: str, patches: int, rate: float) -> int:
+    """What reaches the last block under a method with a fixed count."""
+    final = keep_count(patches, rate)
+    return final + case_of(method).extra * (final < patches)
 
 
 def make(method: str, rate: float = 0.4, dense: bool = False, **options: Any) -> SparseEncoder:
@@ -34,7 +80,8 @@ def make(method: str, rate: float = 0.4, dense: bool = False, **options: Any) ->
     reads = (1, 2, 3, 4) if dense else ()
     layers = options.pop("layers", LAYERS)
     options.setdefault("seed", 9)
-    return tiny_encoder(method, rate, layers, reads, common_recovery(method), CASES.get(method), **options)
+    given = {"options": case_of(method).options}
+    return tiny_encoder(method, rate, layers, reads, common_recovery(method), given, **options)
 
 
 def ids_of(images: Tensor) -> Tensor:
@@ -44,6 +91,10 @@ def ids_of(images: Tensor) -> Tensor:
 @every_method
 @pytest.mark.parametrize("options", [{}, {"class_token": False}, {"reg_tokens": 2}], ids=["cls", "no cls", "registers"])
 def test_keep_rate_1_is_the_dense_timm_model(method, options):
+    if case_of(method).class_token and not options.get("class_token", True):
+        with pytest.raises(UserError, match="use a model with a class token"):
+            make(method, 1.0, grid=(3, 5), **options)
+        return
     encoder = make(method, 1.0, grid=(3, 5), **options)
     images = tiny_images(encoder)
     with torch.no_grad():
@@ -62,6 +113,9 @@ def test_keep_rate_1_is_the_dense_timm_model(method, options):
 )
 def test_exactly_k_patches_reach_the_last_block(method, grid, percent, batch, layers, class_token):
     """Counted at the last MLP, by rows, and in the trace."""
+    patches = grid[0] * grid[1]
+    assume(class_token or not case_of(method).class_token)
+    assume(method != "tome" or keep_count(patches, percent / 100) * 2 ** (DEPTH - 1) >= patches)  # it halves at most
     encoder = make(method, percent / 100, grid=grid, layers=layers, class_token=class_token, seed=percent)
     rows: list[int] = []
     encoder.vit.blocks[-1].mlp.register_forward_pre_hook(
@@ -70,13 +124,12 @@ def test_exactly_k_patches_reach_the_last_block(method, grid, percent, batch, la
     images = tiny_images(encoder, batch)
     with torch.no_grad():
         output = encoder(images, ids_of(images), return_trace=True)
-    final = keep_count(grid[0] * grid[1], percent / 100)
+    final = final_tokens(method, patches, percent / 100)
     assert output.trace.final_counts.tolist() == [final] * batch
     assert rows == [batch * (final + output.tokens.layout.prefix)]
 
 
-@pruning
-@pytest.mark.parametrize("dense", [False, True])
+@ways
 @pytest.mark.parametrize("seed", [0, 1, 9])
 def test_results_do_not_depend_on_batch_mates(method, dense, seed):
     encoder = make(method, dense=dense, grid=(4, 5), seed=seed)
@@ -87,7 +140,8 @@ def test_results_do_not_depend_on_batch_mates(method, dense, seed):
         together = encoder(images, ids, return_trace=True)
         pooled = encoder.pool(together)
         if not encoder.reducer.fixed_count or method == "tap":
-            assert len(set(together.trace.removed[2].tolist())) > 1, "the counts should differ"
+            differing = together.trace.removed[case_of(method).differs_at].tolist()
+            assert len(set(differing)) > 1, "the counts should differ"
         for order in orders:
             some = encoder(images[order], ids[order], return_trace=True)
             torch.testing.assert_close(encoder.pool(some), pooled[order], rtol=1e-5, atol=1e-5)
@@ -98,8 +152,7 @@ def test_results_do_not_depend_on_batch_mates(method, dense, seed):
                 torch.testing.assert_close(one, other[order], rtol=1e-5, atol=1e-5)
 
 
-@pruning
-@pytest.mark.parametrize("dense", [False, True])
+@ways
 @pytest.mark.parametrize("precision", ["autocast", "bfloat16", "float64"])
 def test_precisions(method, dense, precision):
     encoder = make(method, dense=dense, grid=(4, 5))
@@ -114,12 +167,11 @@ def test_precisions(method, dense, precision):
     for grid in output.grids:
         assert grid.dtype == dtype
         assert grid.isfinite().all()
-    if encoder.reducer.fixed_count:
-        assert output.trace.final_counts.tolist() == [8] * 3
+    if encoder.reducer.fixed_count and method != "dense":
+        assert output.trace.final_counts.tolist() == [final_tokens(method, 20, 0.4)] * 3
 
 
-@every_method
-@pytest.mark.parametrize("dense", [False, True])
+@ways
 def test_evaluation_is_deterministic(method, dense):
     encoder = make(method, dense=dense, grid=(4, 5))
     images = tiny_images(encoder)
@@ -141,13 +193,12 @@ def test_state_dict_round_trip(method):
         assert torch.equal(one(images).tokens.x, other(images).tokens.x)
 
 
-@pruning
-@pytest.mark.parametrize("dense", [False, True])
+@ways
 def test_training_step(method, dense):
     """Finite gradients everywhere, and every weight of the method learns where its output is read."""
     encoder = make(method, dense=dense, grid=(4, 5)).train()
     images = tiny_images(encoder)
-    encoder.reducer.set_progress(0.3)
+    encoder.reducer.set_progress(case_of(method).progress)
     output = encoder(images, ids_of(images), return_trace=True)
     loss = encoder.pool(output).square().mean() + sum(grid.square().mean() for grid in output.grids)
     loss.backward()
@@ -158,22 +209,30 @@ def test_training_step(method, dense):
         if dense or not name.startswith("controller.recovery"):
             assert parameter.grad is not None, name
             assert parameter.grad.any(), name
-    if encoder.reducer.fixed_count:
-        assert output.trace.final_counts.tolist() == [8] * 3
+    if encoder.reducer.fixed_count and method != "dense":
+        left = 20 if case_of(method).marks else final_tokens(method, 20, 0.4)
+        assert output.trace.final_counts.tolist() == [left] * 3
 
 
 @every_method
 @pytest.mark.parametrize("class_token", [True, False])
 def test_one_patch_and_one_kept_patch(method, class_token):
     """The smallest image, and the smallest rate."""
+    refused = case_of(method).class_token and not class_token
     for grid in ((1, 1), (2, 3)):
-        encoder = make(method, 0.01, dense=True, grid=grid, class_token=class_token)
+        with pytest.raises(UserError, match="class token") if refused else nullcontext():
+            encoder = make(method, 0.01, dense=METHODS[method] != ("cls",), grid=grid, class_token=class_token)
+        if refused:
+            return
         images = tiny_images(encoder, 2)
         with torch.no_grad():
             output = encoder(images, ids_of(images), return_trace=True)
         patches = grid[0] * grid[1]
-        assert output.grids[-1].shape == (2, patches, 16)
-        assert output.trace.final_counts.tolist() == [patches if method == "dense" else 1] * 2
+        assert all(grid.shape == (2, patches, 16) for grid in output.grids)
+        if encoder.reducer.fixed_count:
+            left = patches if method == "dense" else final_tokens(method, patches, 0.01)
+            assert output.trace.final_counts.tolist() == [left] * 2
+        assert output.trace.final_counts.min() >= 1
 
 
 @every_method
@@ -181,4 +240,6 @@ def test_names_and_parameters(method):
     reducer = make(method).reducer
     assert reducer.name == method
     assert reducer.title
-    assert reducer.added_parameters() == sum(parameter.numel() for parameter in reducer.parameters())
+    every = sum(parameter.numel() for parameter in reducer.parameters())
+    assert reducer.added_parameters(training=True) == every
+    assert (reducer.added_parameters() < every) == bool(reducer.training_only)
