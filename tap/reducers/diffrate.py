@@ -257,7 +257,7 @@ def _logits_with_mean(mean: float, values: Tensor) -> Tensor:
 
 def round_up(expected: Tensor) -> Tensor:
     """The next whole number, with the gradient of the expectation."""
-    return expected + (expected.ceil() - expected).detach()
+    return expected.ceil().detach() + (expected - expected.detach())
 
 
 def block_macs(prune: Sequence[Tensor | int], merge: Sequence[Tensor | int], patches: int, width: int) -> Tensor:
