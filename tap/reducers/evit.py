@@ -10,18 +10,18 @@ from timm.models.vision_transformer import Block
 from torch import Tensor
 
 from tap.core.selection import select
-from tap.encoder.blocks import add_attention, project, run_block, run_mlp
+from tap.encoder.attention import class_attention
+from tap.encoder.blocks import add_attention, attention_operands, project, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Layout, Tokens
 from tap.errors import UserError
-from tap.reducers.attn_topk import AttnTopK
-from tap.reducers.base import ReducerSettings
+from tap.reducers.base import FixedSchedule, ReducerSettings
 from tap.reducers.registry import register
 
 
 @register
-class Evit(AttnTopK):
-    """Attn Top-K with a fused token, which competes as an ordinary token at the next pruning block."""
+class Evit(FixedSchedule):
+    """Keeps by class attention; the fused token competes as an ordinary token at the next pruning block."""
 
     name = "evit"
     title = "EViT"
@@ -45,7 +45,8 @@ class Evit(AttnTopK):
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
         query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
-        scores = self.scores(block, tokens, query, keys)
+        operands = attention_operands(block, tokens, query, keys)
+        scores = class_attention(operands[0][:, 0], operands[1])[:, tokens.layout.prefix :]
         before = add_attention(block, tokens, hidden, query, keys, value)
         keep = select(scores, before.layout.counts_tensor - count)
         _, after = before.survivors(keep, [count] * before.layout.batch)
