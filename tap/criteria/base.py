@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
+
+from tap.criteria.cosines import cosines
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,16 @@ class ProbeInputs:
     def patches(self) -> int:
         """N, the candidates of every image."""
         return self.grid[0] * self.grid[1]
+
+    @cached_property
+    def token_cosines(self) -> Tensor:
+        """Cosine of every two patches' features, made once for all criteria and not to be written to. `cosines`."""
+        return cosines(self.features)
+
+    @cached_property
+    def key_cosines(self) -> Tensor:
+        """Cosine of every two patches' keys, as `token_cosines`."""
+        return cosines(self.keys)
 
 
 Rule = Callable[[ProbeInputs, int], Tensor]

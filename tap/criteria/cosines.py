@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from tap.criteria.scores import l2
+from tap.criteria.norms import l2
 
 UNIT = 2**30
 """The integer that stands for a cosine of 1."""

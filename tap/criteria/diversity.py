@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from tap.criteria.base import ProbeInputs, Rule
-from tap.criteria.cosines import cosines
 
 
-def k_centre(part: str) -> Rule:
-    """The rule that samples the patches' `features` or `keys`."""
+def k_centre(similarity: Callable[[ProbeInputs], Tensor]) -> Rule:
+    """The rule that samples by one of the inputs' `cosines`."""
 
     def rule(inputs: ProbeInputs, count: int) -> Tensor:
-        return farthest_points(cosines(getattr(inputs, part)), count)
+        return farthest_points(similarity(inputs), count)
 
     return rule
 

@@ -6,7 +6,8 @@ from tap.criteria.affinity import redundancy
 from tap.criteria.base import Criterion
 from tap.criteria.coverage import coverage
 from tap.criteria.diversity import k_centre
-from tap.criteria.scores import l1, l2, largest, random
+from tap.criteria.norms import l1, l2
+from tap.criteria.scores import largest, random
 from tap.errors import UserError
 
 CRITERIA: dict[str, Criterion] = {
@@ -56,28 +57,28 @@ CRITERIA: dict[str, Criterion] = {
             "Token k-centre",
             "diversity",
             "farthest points among tokens by cosine, nearest to their mean first",
-            k_centre("features"),
+            k_centre(lambda inputs: inputs.token_cosines),
         ),
         Criterion(
             "key_kcenter",
             "Key k-centre",
             "diversity",
             "farthest points among keys by cosine, nearest to their mean first",
-            k_centre("keys"),
+            k_centre(lambda inputs: inputs.key_cosines),
         ),
         Criterion(
             "token_redundancy",
             "Token redundancy",
             "affinity",
             "of the closest two tokens by cosine, the more redundant goes",
-            redundancy("features"),
+            redundancy(lambda inputs: inputs.token_cosines),
         ),
         Criterion(
             "key_redundancy",
             "Key redundancy",
             "affinity",
             "of the closest two keys by cosine, the more redundant goes",
-            redundancy("keys"),
+            redundancy(lambda inputs: inputs.key_cosines),
         ),
     )
 }
