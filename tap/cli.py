@@ -35,9 +35,11 @@ app = typer.Typer(
 )
 config_app = typer.Typer(help="Settings: what is in use, and whether it is right.", no_args_is_help=True)
 data_app = typer.Typer(help="Data: fetch and verify, or check your own.", no_args_is_help=True)
+probe_app = typer.Typer(help="Controlled probes of the no-pruning checkpoints.", no_args_is_help=True)
+paper_app = typer.Typer(help="The paper itself: its printed numbers.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
 app.add_typer(data_app, name="data")
-paper_app = typer.Typer(help="The paper itself: its printed numbers.", no_args_is_help=True)
+app.add_typer(probe_app, name="probe")
 app.add_typer(paper_app, name="paper")
 
 CHECKED = {"imagenet": "tap.tasks.classification.check", "ade20k": "tap.tasks.segmentation.check"}
@@ -183,6 +185,22 @@ def endpoint(task: TaskArgument, scale: ScaleOption = None) -> None:
     from tap.studies.endpoint import run_endpoint
 
     print(run_endpoint([spec for spec in specs if spec.rate == cfg.main_rate]))
+
+
+@probe_app.command("layers")
+def probe_layers(task: TaskArgument, scale: ScaleOption = None) -> None:
+    """Prune each eligible block in turn by each criterion, without training."""
+    from tap.studies.probes import run_layer_probe
+
+    print(run_layer_probe(load_scale(scale), task))
+
+
+@probe_app.command("recovery")
+def probe_recovery(task: TaskArgument, scale: ScaleOption = None) -> None:
+    """Compare full offset and stand-in alone at each eligible block of a dense task, over the seeds."""
+    from tap.studies.probes import run_recovery_probe
+
+    print(run_recovery_probe(load_scale(scale), task))
 
 
 @app.command()

@@ -166,6 +166,11 @@ def endpoint_path(scale: str, task: str) -> Path:
     return Path("results") / scale / f"endpoint_{task}.json"
 
 
+def probe_folder(scale: str, task: str, kind: str) -> Path:
+    """Where a task's probes lie: `layers` (criteria at every block) or `recovery` (endpoints)."""
+    return Path("results") / scale / "probes" / task / kind
+
+
 def endpoint_file(spec: JobSpec) -> Path | None:
     """The file that a job reads its endpoint from; None where it needs none or the settings give it."""
     return endpoint_path(spec.scale, spec.task) if uses_endpoint(spec) and spec.recovery.endpoint == "auto" else None

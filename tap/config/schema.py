@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from tap.config.methods import DENSE, methods_of
+from tap.config.methods import CRITERIA, DENSE, methods_of
 from tap.config.options import MethodOptions
 from tap.config.strict import Strict
 
@@ -276,6 +276,29 @@ class ProfileConfig(Strict):
     threads: int = Field(2, ge=1, description="CPU threads (ignored on a GPU)")
 
 
+class ProbeConfig(Strict):
+    """Controlled probes: one block of a no-pruning checkpoint pruned, nothing trained (Sec. Controlled-Probe Study)."""
+
+    keep_rate: KeepRate = Field(0.5, description="share of the patches that the probed block keeps")
+    criteria: tuple[str, ...] | None = Field(None, description="criteria of the layer probe; null takes all eleven")
+    layers: tuple[int, ...] | None = Field(
+        None, description="blocks to probe, counted from 1; null takes every one that attends globally"
+    )
+    images: int | None = Field(None, ge=1, description="use only this many validation images; null takes all")
+
+    @model_validator(mode="after")
+    def _known(self) -> ProbeConfig:
+        unknown = [name for name in self.criteria or () if name not in CRITERIA]
+        if unknown:
+            raise ValueError(f"criteria: '{unknown[0]}' is not known; choose from {', '.join(CRITERIA)}")
+        _check_distinct("criteria", self.criteria or ())
+        _check_blocks("layers", self.layers or ())
+        for name, values in (("criteria", self.criteria), ("layers", self.layers)):
+            if values is not None and not values:
+                raise ValueError(f"{name} is empty; null takes all")
+        return self
+
+
 class TaskConfig(Strict):
     """One pipeline at one scale."""
 
@@ -293,6 +316,7 @@ class TaskConfig(Strict):
     recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig
     profile: ProfileConfig
+    probes: ProbeConfig = ProbeConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> TaskConfig:
@@ -305,6 +329,7 @@ class TaskConfig(Strict):
                 f"eval.stride {self.eval.stride} leaves gaps between windows of {self.model.image_size} pixels; "
                 "make it smaller"
             )
+        _check_blocks("probes.layers", self.probes.layers or (), self.model.depth)
         _check_distinct("methods", self.methods)
         _check_distinct("seeds", self.seeds)
         return self

@@ -6,6 +6,7 @@ The buffer lives beside the encoder. Nothing that it reconstructs enters a later
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -161,6 +162,13 @@ class RecoveryBuffer:
             self._waiting.append(candidates)
         else:
             self.records.append(self._link(candidates))
+
+    def with_scale(self, alpha: float) -> RecoveryBuffer:
+        """The same removals, pointers and offsets with another recovery scale for all images (Sec. Paired recovery)."""
+        other = copy(self)
+        other.records = [replace(record, scale=torch.full_like(record.scale, alpha)) for record in self.records]
+        other._waiting = [replace(late, scale=torch.full_like(late.scale, alpha)) for late in self._waiting]
+        return other
 
     def reconstruct(self, tokens: Tokens) -> Tensor:
         """The complete grid at a read point, from what was removed up to it (Alg. S3).

@@ -96,6 +96,21 @@ class SparseEncoder(nn.Module):
         Raises:
             UserError: the image's sides do not fit the patch (or the model's fixed size).
         """
+        tokens, state = self.begin(images, sample_ids, return_trace)
+        grids = []
+        for layer, block in enumerate(self.vit.blocks, start=1):
+            tokens = self.reducer.run_block(layer, block, tokens, state)
+            if layer in self.read_blocks:
+                grids.append(self.reducer.read(tokens, state))
+        counts = tokens.layout.counts if state.final_counts is None else state.final_counts
+        if state.trace is not None:
+            state.trace.final_counts = on_device(counts, tokens.x.device)
+        return EncoderOutput(tokens, grids, state.grid, state.trace, state.recovery, state.memory, counts)
+
+    def begin(
+        self, images: Tensor, sample_ids: Tensor | None = None, return_trace: bool = False
+    ) -> tuple[Tokens, ForwardState]:
+        """What enters the first block, and what the blocks of this pass share; arguments and errors as `forward`."""
         size = self._grid(images)
         embedded = self._embed(images, size[0] * size[1])
         if sample_ids is None:
@@ -108,16 +123,7 @@ class SparseEncoder(nn.Module):
             RecoveryBuffer(self.recovery, size, sample_ids) if self.read_blocks else None,
             Trace(size, sample_ids) if return_trace else None,
         )
-        tokens = Tokens.dense(embedded, prefix, size)
-        grids = []
-        for layer, block in enumerate(self.vit.blocks, start=1):
-            tokens = self.reducer.run_block(layer, block, tokens, state)
-            if layer in self.read_blocks:
-                grids.append(self.reducer.read(tokens, state))
-        counts = tokens.layout.counts if state.final_counts is None else state.final_counts
-        if state.trace is not None:
-            state.trace.final_counts = on_device(counts, tokens.x.device)
-        return EncoderOutput(tokens, grids, size, state.trace, state.recovery, state.memory, counts)
+        return Tokens.dense(embedded, prefix, size), state
 
     def pool(self, output: EncoderOutput) -> Tensor:
         """What the model's classifier reads `(B, d)`: the class token, or the mean of the surviving patches.

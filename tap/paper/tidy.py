@@ -17,7 +17,7 @@ import pandera.pandas as pa
 
 from tap.config.jobs import runs_of_table
 from tap.config.load import load_scale
-from tap.config.methods import PRETRAINING
+from tap.config.methods import PRETRAINING, SCORES
 from tap.errors import UserError
 from tap.provenance.files import atomic_write
 from tap.runs import SCALES, TASKS, Run
@@ -25,7 +25,7 @@ from tap.runs import SCALES, TASKS, Run
 METRICS_FILE, PER_SAMPLE_FILE = "metrics.json", "per_sample.npz"
 TRAINING_RECORD, EVALUATION_RECORD = "run.json", "evaluation.json"
 
-PRIMARY_METRIC = {"cls": "top1", "seg": "miou", "det": "box_ap"}
+PRIMARY_METRIC = {task: names[0] for task, names in SCORES.items()}
 
 UNITS = {
     "top1": "percent",

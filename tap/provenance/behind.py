@@ -77,6 +77,15 @@ def code_of_endpoint(task: str, methods: Sequence[str]) -> str:
     return code_fingerprint(["tap.studies.endpoint", *modules], [*COMPUTING, *_TASK_LIBRARIES[task]])
 
 
+def code_of_probe(task: str) -> str:
+    """Fingerprint of what probes a task's no-pruning checkpoints.
+
+    Raises:
+        UserError: the task is not built yet.
+    """
+    return code_fingerprint(["tap.studies.probes", *_model(task, DENSE)], [*COMPUTING, *_TASK_LIBRARIES[task]])
+
+
 def code_of_gathering() -> str:
     """Fingerprint of what makes the tidy table."""
     return code_fingerprint(["tap.paper.tidy"], TABULATING)

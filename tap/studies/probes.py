@@ -1,0 +1,257 @@
+"""The controlled probes of one task: which criterion at which block, and which recovery endpoint (Sec. Protocol).
+
+A probe freezes a no-pruning checkpoint with its head and prunes one eligible block to a fixed count, without training.
+All probes of a checkpoint share one process and one pass over the images, and what they have in common is computed once
+(`tap.studies.probe_encoder`).
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+from torch.utils.data import Subset
+
+from tap.config.jobs import dense_run, job_spec, probe_folder, run_of, task_of
+from tap.config.methods import CRITERIA, SCORES
+from tap.config.schema import JobSpec, ProbeConfig, ScaleConfig
+from tap.criteria.registry import get
+from tap.encoder.sparse_vit import SparseEncoder
+from tap.engine.checkpoint import load_weights
+from tap.engine.device import cpu_threads, describe_device, select_device
+from tap.engine.job import published_weights
+from tap.errors import UserError
+from tap.provenance.behind import code_of_probe
+from tap.provenance.files import atomic_write
+from tap.provenance.record import write_record
+from tap.studies.probe_encoder import Probe, ProbeEncoder
+from tap.tasks.pipeline import PerImage, Pipeline, joined
+from tap.tasks.recovery import ENDPOINTS
+from tap.tasks.registry import get_task
+from tap.tasks.subsets import shuffled
+
+Kind = Literal["layers", "recovery"]
+VALUES, PER_SAMPLE, RECORD = "values.csv", "per_sample.npz", "probe.json"
+DENSE_ROW = "dense"
+RECOVERY_CRITERION = "coverage"
+
+Found = dict[Probe | None, dict[str, np.ndarray]]
+"""Per-image values of every probe; None is no pruning."""
+
+
+def run_layer_probe(cfg: ScaleConfig, task: str) -> Path:
+    """Every criterion at every eligible block of the first seed's checkpoint; writes values, per-image values, record.
+
+    Dense tasks read at the endpoint that the recovery probe prefers.
+
+    Returns:
+        The values.
+
+    Raises:
+        UserError: the checkpoint is not trained, a setting does not fit, or the recovery probe has not been made.
+    """
+    settings, pipeline = task_of(cfg, task).probes, _pipeline(cfg, task)
+    inputs, alpha = [], 1.0
+    if task != "cls":
+        path = probe_folder(cfg.scale, task, "recovery") / VALUES
+        alpha = preferred_endpoint(path, SCORES[task][0])
+        inputs.append(path)
+    criteria = [get(name) for name in settings.criteria or CRITERIA]
+    spec = job_spec(cfg, dense_run(cfg, task, task_of(cfg, task).seeds[0]))
+
+    def probes(layers: Sequence[int]) -> list[Probe]:
+        return [Probe(layer, criterion, alpha) for layer in layers for criterion in criteria]
+
+    return _run("layers", pipeline, [spec], settings, probes, inputs)
+
+
+def run_recovery_probe(cfg: ScaleConfig, task: str) -> Path:
+    """Coverage at every eligible block of every seed's checkpoint, read with the full offset and with the stand-in.
+
+    Both endpoints share retained set, pointers, offsets and checkpoint (Sec. Paired recovery probe).
+
+    Returns:
+        The values.
+
+    Raises:
+        UserError: the task has no dense head, a checkpoint is not trained, or a setting does not fit.
+    """
+    if task == "cls":
+        raise UserError("probe recovery: classification restores nothing; name seg or det")
+    criterion = get(RECOVERY_CRITERION)
+
+    def probes(layers: Sequence[int]) -> list[Probe]:
+        return [Probe(layer, criterion, alpha) for layer in layers for alpha in ENDPOINTS]
+
+    specs = [job_spec(cfg, dense_run(cfg, task, seed)) for seed in task_of(cfg, task).seeds]
+    return _run("recovery", _pipeline(cfg, task), specs, task_of(cfg, task).probes, probes, [])
+
+
+def measure(
+    task: Pipeline,
+    model: Any,
+    spec: JobSpec,
+    probes: Sequence[Probe],
+    settings: ProbeConfig,
+    device: torch.device,
+) -> Found:
+    """Runs probes of one checkpoint, and no pruning, in one pass over the images.
+
+    Args:
+        task: the pipeline.
+        model: the no-pruning model with its weights, on `device`; left as it was.
+        spec: its settings.
+        probes: any order.
+        settings: keep rate and number of images.
+        device: where the model is.
+    """
+    dataset: Any = task.datasets(spec).validation
+    if settings.images is not None and settings.images < len(dataset):
+        chosen = np.sort(shuffled(len(dataset), spec.data.name, "probes")[: settings.images])
+        dataset = Subset(dataset, chosen.tolist())
+    plan: list[Probe | None] = sorted(probes, key=lambda probe: (probe.layer, probe.criterion.name, -probe.alpha))
+    plan.append(None)
+    parts: dict[Probe | None, list[PerImage]] = {probe: [] for probe in plan}
+    frozen, encoder = (
+        model.encoder,
+        ProbeEncoder(model.encoder, settings.keep_rate, [probe.criterion for probe in probes], spec.seed),
+    )
+    model.eval()
+    model.encoder = encoder
+    loader = task.loader(dataset, spec)
+    try:
+        with torch.inference_mode():
+            for number, batch in enumerate(loader, start=1):
+                batch = batch.to(device)
+                encoder.new_batch()
+                for probe in plan:
+                    encoder.rewind(probe)
+                    parts[probe].append(task.condensed(task.judge(model, spec, batch)))
+                print(f"{run_of(spec).id}: probed batch {number} of {len(loader)}", file=sys.stderr)
+    finally:
+        model.encoder = frozen
+    return {probe: joined(part) for probe, part in parts.items()}
+
+
+def eligible_layers(encoder: SparseEncoder, settings: ProbeConfig) -> tuple[int, ...]:
+    """Blocks, from 1, that a probe may prune: those that attend globally, or of these the ones in the settings.
+
+    Raises:
+        UserError: the settings name another block.
+    """
+    eligible = tuple(
+        number
+        for number, block in enumerate(encoder.vit.blocks, start=1)
+        if getattr(block.attn, "side", None) is None  # a windowed block of a ViTDet trunk has a side
+    )
+    wrong = [layer for layer in settings.layers or () if layer not in eligible]
+    if wrong:
+        raise UserError(
+            f"probes.layers: block {wrong[0]} cannot be probed; eligible are {', '.join(map(str, eligible))}"
+        )
+    return settings.layers or eligible
+
+
+def preferred_endpoint(path: Path, metric: str) -> float:
+    """The endpoint with the better mean over blocks and seeds; the full offset where they are equal.
+
+    Args:
+        path: values of the recovery probe.
+        metric: the task's score.
+
+    Raises:
+        UserError: the recovery probe has not been made.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: the recovery probe is not made yet; run `tap probe recovery` for this task first")
+    frame = pd.read_csv(path)
+    frame = frame[(frame["metric"] == metric) & (frame["criterion"] != DENSE_ROW)]
+    means = frame.groupby("endpoint")["value"].mean()
+    return max(ENDPOINTS, key=lambda alpha: means[alpha])
+
+
+def _run(
+    kind: Kind,
+    task: Pipeline,
+    specs: Sequence[JobSpec],
+    settings: ProbeConfig,
+    probes_of: Any,
+    inputs: Sequence[Path],
+) -> Path:
+    started, first = datetime.now(UTC), specs[0]
+    device, used = select_device(first.device), list(inputs)
+    rows: list[dict[str, Any]] = []
+    arrays: list[PerImage] = []
+    with cpu_threads(first.profile.threads):
+        for spec in specs:
+            weights = published_weights(run_of(spec))
+            model: nn.Module = task.build_model(spec)
+            load_weights(weights, model)
+            used.append(weights)
+            probes = probes_of(eligible_layers(model.encoder, settings))
+            for probe, found in measure(task, model.to(device), spec, probes, settings, device).items():
+                rows += _rows(task, spec, settings, probe, found, len(arrays))
+                arrays.append(found)
+        threads = torch.get_num_threads()
+    folder = probe_folder(first.scale, first.task, kind)
+    values = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+    outputs = [
+        atomic_write(folder / PER_SAMPLE, _packed(arrays)),
+        atomic_write(folder / VALUES, values),
+    ]
+    write_record(
+        folder,
+        first,
+        inputs=used,
+        outputs=outputs,
+        started=started,
+        extra={"probe": {"kind": kind, "checkpoints": [run_of(spec).id for spec in specs], **settings.model_dump()}},
+        fingerprint=code_of_probe(first.task),
+        device=describe_device(device),
+        threads=threads,
+        name=RECORD,
+    )
+    return outputs[1]
+
+
+def _rows(
+    task: Pipeline, spec: JobSpec, settings: ProbeConfig, probe: Probe | None, found: PerImage, number: int
+) -> list[dict[str, Any]]:
+    scores = task.score(spec, found)
+    common = {
+        "run": run_of(spec).id,
+        "seed": spec.seed,
+        "criterion": DENSE_ROW if probe is None else probe.criterion.name,
+        "layer": 0 if probe is None else probe.layer,
+        "endpoint": None if probe is None or spec.task == "cls" else probe.alpha,
+        "keep_rate": 1.0 if probe is None else settings.keep_rate,
+        "tokens": float(np.mean(found["final_tokens"])),
+        "images": len(found["sample_id"]),
+    }
+    return [{**common, "metric": name, "value": scores[name], "position": number} for name in SCORES[spec.task]]
+
+
+def _packed(arrays: Sequence[Mapping[str, np.ndarray]]) -> bytes:
+    """The per-image values as an archive: `sample_id` `(n,)`, every other array with the probe in front `(V, n, ...)`.
+
+    Token counts are left out: a probe keeps the same number in every image.
+    """
+    names = [name for name in arrays[0] if name not in ("sample_id", "final_tokens")]
+    stream = io.BytesIO()
+    stacked = {name: np.stack([found[name] for found in arrays]) for name in names}
+    np.savez_compressed(stream, sample_id=arrays[0]["sample_id"], **stacked)
+    return stream.getvalue()
+
+
+def _pipeline(cfg: ScaleConfig, task: str) -> Pipeline:
+    pipeline = get_task(job_spec(cfg, dense_run(cfg, task, task_of(cfg, task).seeds[0])))
+    assert isinstance(pipeline, Pipeline)
+    return pipeline
