@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tap.core.budget import keep_count
 from tap.criteria.base import Criterion, ProbeInputs
 from tap.encoder.attention import incoming_attention
-from tap.encoder.blocks import project, run_block, run_survivors
+from tap.encoder.blocks import attention_operands, project, run_block, run_survivors
 from tap.encoder.recovery import RecoveryBuffer, RecoverySettings
 from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.state import ForwardState
@@ -70,8 +70,8 @@ class FrozenBlock:
         by_image = keys.unflatten(0, (batch, -1))
         mean = largest = keys.new_zeros(batch, state.patches, dtype=torch.float32)
         if attention:
-            query = project(block.attn, hidden, "q").unflatten(0, (batch, -1))
-            mean, largest = (values[:, prefix:] for values in incoming_attention(query, by_image))
+            operands = attention_operands(block, tokens, project(block.attn, hidden, "q"), keys)
+            mean, largest = (values[:, prefix:] for values in incoming_attention(*operands))
         features = tokens.rectangle[:, prefix:]
         seen = by_image[:, prefix:].flatten(2)
         inputs = ProbeInputs(features, seen, mean, largest, state.grid, state.sample_ids, layer, seed)
@@ -127,7 +127,8 @@ class ProbeEncoder(nn.Module):
             )
         keep_count(1, keep_rate)
         self.encoder = encoder
-        self.vit, self.read_blocks, self.recovery = encoder.vit, encoder.read_blocks, encoder.recovery
+        self.vit, self.reducer = encoder.vit, encoder.reducer
+        self.read_blocks, self.recovery = encoder.read_blocks, encoder.recovery
         self.keep_rate = keep_rate
         self.seed = seed
         self.needs_attention = any(criterion.needs_attention for criterion in criteria)
@@ -160,12 +161,8 @@ class ProbeEncoder(nn.Module):
         self._advance(known, len(self.vit.blocks) if probe is None else probe.layer - 1)
         trace = Trace(known.state.grid, known.state.sample_ids) if return_trace else None
         if probe is None:
-            output = EncoderOutput(known.tokens, known.grids, known.state.grid, trace, None)
-        else:
-            output = self._probed(known, probe, trace)
-        if trace is not None:
-            trace.final_counts = output.tokens.layout.counts_tensor
-        return output
+            return self._output(known, known.tokens, known.grids, trace, None)
+        return self._probed(known, probe, trace)
 
     def pool(self, output: EncoderOutput) -> Tensor:
         """As `SparseEncoder.pool`."""
@@ -178,9 +175,9 @@ class ProbeEncoder(nn.Module):
         if known.done < blocks:
             known.frozen = None
         for layer in range(known.done + 1, blocks + 1):
-            known.tokens = self.encoder.reducer.run_block(layer, self.vit.blocks[layer - 1], known.tokens, known.state)
+            known.tokens = self.reducer.run_block(layer, self.vit.blocks[layer - 1], known.tokens, known.state)
             if layer in self.read_blocks:
-                known.grids.append(self.encoder.reducer.read(known.tokens, known.state))
+                known.grids.append(self.reducer.read(known.tokens, known.state))
         known.done = blocks
 
     def _probed(self, known: _Pass, probe: Probe, trace: Trace | None) -> EncoderOutput:
@@ -198,7 +195,19 @@ class ProbeEncoder(nn.Module):
         grids = [*known.grids, *(recovery.reconstruct(tokens) for tokens in known.reads if recovery is not None)]
         if trace is not None:
             trace.record(probe.layer, known.frozen.tokens, known.last)
-        return EncoderOutput(known.last, grids, state.grid, trace, recovery)
+        return self._output(known, known.last, grids, trace, recovery)
+
+    def _output(
+        self,
+        known: _Pass,
+        tokens: Tokens,
+        grids: list[Tensor],
+        trace: Trace | None,
+        recovery: RecoveryBuffer | None,
+    ) -> EncoderOutput:
+        if trace is not None:
+            trace.final_counts = tokens.layout.counts_tensor
+        return EncoderOutput(tokens, grids, known.state.grid, trace, recovery, {}, tokens.layout.counts)
 
     def _run_pruned(self, known: _Pass, frozen: FrozenBlock, probe: Probe) -> None:
         grid, ids = known.state.grid, known.state.sample_ids
@@ -208,7 +217,7 @@ class ProbeEncoder(nn.Module):
         tokens, known.reads = frozen.pruned(probe.criterion, count, state), []
         for layer in range(probe.layer, len(self.vit.blocks) + 1):
             if layer > probe.layer:
-                tokens = self.encoder.reducer.run_block(layer, self.vit.blocks[layer - 1], tokens, state)
+                tokens = self.reducer.run_block(layer, self.vit.blocks[layer - 1], tokens, state)
             if layer in self.read_blocks:
                 known.reads.append(tokens)
         known.last = tokens

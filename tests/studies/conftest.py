@@ -1,6 +1,7 @@
-"""Makes the engine tests' `toy_task` importable here."""
+"""Makes `toy_task` of the engine tests and `tiny_models` of the encoder tests importable here."""
 
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "encoder"))
