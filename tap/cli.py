@@ -6,8 +6,6 @@ that needs them. A `UserError` is printed as it is, and the process exits with s
 
 from __future__ import annotations
 
-import importlib
-import json
 import os
 import sys
 from pathlib import Path
@@ -23,8 +21,12 @@ from tap.config import job_spec, load_params, load_scale, parse_job, runs_of_tab
 from tap.config.jobs import Job, task_of
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
-from tap.provenance.behind import PREPARED
-from tap.provenance.files import atomic_write
+from tap.provenance import stages
+from tap.provenance import verify as verification
+from tap.provenance.behind import is_built
+from tap.provenance.orphans import end_with_workflow
+from tap.provenance.publish import tables_folder
+from tap.provenance.verify import Kind
 from tap.runs import SCALES, Run
 
 app = typer.Typer(
@@ -44,6 +46,8 @@ app.add_typer(paper_app, name="paper")
 
 CHECKED = {"imagenet": "tap.tasks.classification.check", "ade20k": "tap.tasks.segmentation.check"}
 """A person's own datasets, with the module whose `check` looks at them."""
+dvc_app = typer.Typer(help="DVC: the stages of dvc.yaml.", no_args_is_help=True)
+app.add_typer(dvc_app, name="dvc")
 
 ScaleOption = Annotated[
     str | None, typer.Option(help="smoke, desk or paper; the one that params.yaml names if not given")
@@ -75,7 +79,8 @@ def _common(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
-) -> None: ...
+) -> None:
+    end_with_workflow()
 
 
 @config_app.command("show")
@@ -117,12 +122,9 @@ def data_prepare(
     source: Annotated[Path | None, typer.Option(help="folder that holds the original files")] = None,
 ) -> None:
     """Fetch and verify the data of a task; safe to repeat, and goes on after an interruption."""
-    data = task_of(load_scale(scale), task).data
-    if data.name not in PREPARED:
-        raise UserError(
-            f"tasks.{task}.data: {data.name} is not fetched; put it into {data.root}, then `tap data check {task}`"
-        )
-    print(importlib.import_module(PREPARED[data.name]).prepare(Path(data.root), source))
+    from tap.tasks.preparation import prepare_data
+
+    print(prepare_data(task_of(load_scale(scale), task).data, source))
 
 
 @data_app.command("check")
@@ -133,17 +135,28 @@ def data_check(
     decode_all: Annotated[bool, typer.Option(help="decode every image (hours for ImageNet)")] = False,
 ) -> None:
     """Look at your own data: counts, classes, files that cannot be read."""
-    data = task_of(load_scale(scale), task).data
-    if data.name not in CHECKED:
-        raise UserError(
-            f"tasks.{task}.data: {data.name} is verified whenever it is prepared: `tap data prepare {task}`"
-        )
-    found = importlib.import_module(CHECKED[data.name]).check(data.root, decode_all=decode_all)
+    from tap.tasks.preparation import check_data
+
+    found = check_data(task_of(load_scale(scale), task).data, report, decode_all)
     print(found.render())
     if not found.ok:
         raise typer.Exit(1)
-    if report is not None:
-        atomic_write(report, json.dumps({"data": data.name, "facts": found.facts}, indent=1) + "\n")
+
+
+@dvc_app.command("generate")
+def dvc_generate() -> None:
+    """Write dvc.yaml anew."""
+    print(stages.generate())
+
+
+@dvc_app.command("collect")
+def dvc_collect(
+    stage: Annotated[str, typer.Argument(help="stage of dvc.yaml", metavar="STAGE")], scale: ScaleOption = None
+) -> None:
+    """Put the weights of a stage where DVC keeps them."""
+    from tap.provenance.checkpoints import collect
+
+    print(f"{len(collect(load_scale(scale), stages.stage_named(stage)))} checkpoints of stage {stage}")
 
 
 @app.command()
@@ -228,7 +241,7 @@ def table(
     from tap.paper.tables.registry import build_table
 
     name = load_scale(scale).scale
-    for path in build_table(label, name, out or _tables_folder(name)):
+    for path in build_table(label, name, out or tables_folder(name)):
         print(path)
 
 
@@ -255,16 +268,64 @@ def paper_check(
 
 
 @app.command()
+def headline(scale: ScaleOption = None) -> None:
+    """Write the numbers that stand for a scale, for `dvc metrics` and `dvc plots`."""
+    from tap.paper.headline import write_headline
+
+    cfg = load_scale(scale)
+    for path in write_headline(cfg.scale, [task for task in cfg.tasks if is_built(task)]):
+        print(path)
+
+
+@app.command()
+def publish(
+    name: Annotated[str, typer.Argument(help="table, such as tab_cls", metavar="NAME")], scale: ScaleOption = None
+) -> None:
+    """Copy a table to paper_tables, with its record."""
+    from tap.provenance.publish import publish_table
+
+    for path in publish_table(name, load_scale(scale).scale):
+        print(path)
+
+
+@app.command()
+def verify(
+    targets: Annotated[
+        list[Path] | None, typer.Argument(help="files to start from; all results of the scale if none is given")
+    ] = None,
+    scale: ScaleOption = None,
+    allow: Annotated[
+        list[Kind] | None, typer.Option(help="kind of finding to let pass; may be given several times")
+    ] = None,
+    task: Annotated[
+        str | None, typer.Option(help="keep the list of verified files as the one of this task's tables")
+    ] = None,
+) -> None:
+    """Walk from results back to the data and compare every file with its record."""
+    cfg = load_scale(scale)
+    if task is not None:
+        print(verification.write_verified(cfg, task, targets or ()))
+        return
+    found = verification.verify(cfg, targets or ())
+    verification.require(found, allow or ())
+    print(found.summary())
+
+
+@app.command()
+def restore(scale: ScaleOption = None) -> None:
+    """After a clone and `dvc pull`: verify the results, then have Snakemake take them for done."""
+    from tap.provenance import restore as restoring
+
+    print(restoring.restore(load_scale(scale)))
+
+
+@app.command()
 def summary(scale: ScaleOption = None) -> None:
     """Say where the tables are, how full they are, and how they compare with the paper."""
     from tap.paper.summary import print_summary
 
     name = load_scale(scale).scale
-    print_summary("paper_tables" if name == load_params().scale else _tables_folder(name))
-
-
-def _tables_folder(scale: str) -> Path:
-    return Path("results") / scale / "tables"
+    print_summary("paper_tables" if name == load_params().scale else tables_folder(name))
 
 
 def _job(job: Job, cfg: ScaleConfig, run_id: str, spec: str | None) -> JobSpec:

@@ -13,6 +13,7 @@ from tap import cli
 from tap.config import job_json, job_spec, load_scale
 from tap.config.schema import JobSpec
 from tap.errors import UserError
+from tap.provenance.behind import CHECKED
 from tap.runs import Run
 from tap.tasks.report import Report
 
@@ -126,8 +127,7 @@ def test_a_check_of_data_leaves_its_report_only_if_all_is_right(tmp_path, monkey
         return report
 
     module = SimpleNamespace(check=check)
-    monkeypatch.setitem(sys.modules, cli.CHECKED["imagenet"], module)
-    monkeypatch.setattr("importlib.import_module", lambda name: module)
+    monkeypatch.setitem(sys.modules, CHECKED["imagenet"], module)
     path = tmp_path / "report.json"
     result = call("data", "check", "cls", "--scale", "paper", "--report", str(path))
     assert result.exit_code == (0 if ok else 1)
@@ -136,3 +136,6 @@ def test_a_check_of_data_leaves_its_report_only_if_all_is_right(tmp_path, monkey
     assert path.is_file() == ok
     if ok:
         assert json.loads(path.read_text()) == {"data": "imagenet", "facts": ["train: 3 images"]}
+        record = json.loads((tmp_path / "report.record.json").read_text())
+        assert (record["job"], record["parameters"]["data"]["name"]) == ("check", "imagenet")
+        assert list(record["outputs"]) == ["outside/report.json"]

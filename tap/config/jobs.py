@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -111,10 +112,15 @@ def job_json(spec: JobSpec, job: Job) -> str:
     Left out are the settings that only say how to run it, those that this job does not read, and nulls (which are
     always the default, so that a new optional setting repeats no job). `parse_job` puts them back.
     """
-    tree = spec.model_dump(mode="json", exclude_none=True)
-    for path in _left_out(spec.method, job):
-        _drop(tree, path.split("."))
-    return json.dumps(tree, sort_keys=True, separators=(",", ":"))
+    return json.dumps(settings_of(spec.model_dump(mode="json"), job), sort_keys=True, separators=(",", ":"))
+
+
+def settings_of(tree: Mapping[str, Any], job: Job) -> dict[str, Any]:
+    """What a job reads of all settings of its run, given as plain values; without nulls."""
+    read = _without_nulls(tree)
+    for path in _left_out(tree["method"], job):
+        _drop(read, path.split("."))
+    return read
 
 
 def parse_job(text: str, job: Job, cfg: ScaleConfig, run: Run) -> JobSpec:
@@ -190,6 +196,12 @@ def task_of(cfg: ScaleConfig, task: str) -> TaskConfig:
     if task not in cfg.tasks:
         raise UserError(f"task: '{task}' is not among the tasks of scale '{cfg.scale}': {', '.join(cfg.tasks)}")
     return cfg.tasks[task]  # type: ignore[index]
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
 
 
 def _drop(tree: dict[str, Any], path: list[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from tap.config.jobs import runs_of_table
 from tap.config.load import load_scale
 from tap.config.methods import PRETRAINING, SCORES
 from tap.errors import UserError
+from tap.provenance.behind import TABULATING, code_of_gathering
 from tap.provenance.files import atomic_write
+from tap.provenance.record import RECORD_SUFFIX, record_job
 from tap.runs import SCALES, TASKS, Run
 
 METRICS_FILE, PER_SAMPLE_FILE = "metrics.json", "per_sample.npz"
@@ -124,13 +127,28 @@ def gather(runs: Iterable[Run], root: Path | str = ".") -> pd.DataFrame:
 
 
 def write_tidy(scale: str, task: str, path: Path | str, root: Path | str = ".") -> Path:
-    """Gathers the runs behind a task's tables and writes them as CSV, whole or not at all.
+    """Gathers the runs behind a task's tables and writes them as CSV, whole or not at all, with the job's record.
 
     Raises:
         UserError: as `gather` and `tap.config.load.load_scale` do, or the path cannot be written.
     """
-    frame = gather(runs_of_table(load_scale(scale, root=root), task), root)
-    return atomic_write(path, frame.to_csv(index=False, lineterminator="\n"))
+    started = datetime.now(UTC)
+    runs = runs_of_table(load_scale(scale, root=root), task)
+    path = atomic_write(path, gather(runs, root).to_csv(index=False, lineterminator="\n"))
+    read = (METRICS_FILE, PER_SAMPLE_FILE, TRAINING_RECORD, EVALUATION_RECORD)
+    files = [Path(root) / run.folder / name for run in runs for name in read]
+    record_job(
+        path.with_suffix(RECORD_SUFFIX),
+        "gather",
+        parameters={"task": task, "runs": sorted(run.id for run in runs)},
+        inputs=[file for file in files if file.is_file()],
+        outputs=[path],
+        started=started,
+        fingerprint=code_of_gathering(),
+        libraries=TABULATING,
+        root=root,
+    )
+    return path
 
 
 def read_tidy(path: Path | str) -> pd.DataFrame:

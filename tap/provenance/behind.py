@@ -26,7 +26,9 @@ PREPARED: Final = {
     "fashion_mnist": "tap.tasks.classification.fashion",
     "microscopy": "tap.tasks.segmentation.data_tiles",
 }
-"""Datasets that the workflow fetches, with the module whose `prepare` does. Others are a person's own: only checked."""
+"""Datasets that the workflow fetches, with the module whose `prepare` does."""
+CHECKED: Final = {"imagenet": "tap.tasks.classification.check", "ade20k": "tap.tasks.segmentation.check"}
+"""A person's own datasets, with the module whose `check` looks at them."""
 
 
 def is_built(task: str) -> bool:
@@ -35,8 +37,9 @@ def is_built(task: str) -> bool:
 
 
 def code_of_data(name: str) -> str:
-    """Fingerprint of what prepares a dataset; of nothing for data that are a person's own."""
-    return code_fingerprint([PREPARED[name]]) if name in PREPARED else ""
+    """Fingerprint of what prepares a dataset, or checks one that is a person's own; of nothing where neither can be."""
+    module = {**PREPARED, **CHECKED}.get(name)
+    return "" if module is None else code_fingerprint([module])
 
 
 def code_of_training(task: str, method: str) -> str:
@@ -99,6 +102,11 @@ def code_of_tables() -> str:
 def code_of_audit() -> str:
     """Fingerprint of what audits the paper's claims."""
     return code_fingerprint(["tap.paper.audit.job"], [*TABULATING, "jinja2"])
+
+
+def code_of_headline() -> str:
+    """Fingerprint of what makes the numbers that stand for a scale."""
+    return code_fingerprint(["tap.paper.headline"], TABULATING)
 
 
 def _model(task: str, method: str) -> Sequence[str]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tap.errors import UserError
 
 _CHUNK = 1 << 20
+_TORN = re.compile(r"\.(?P<stem>.+)\.[0-9a-f]{8}\.tmp(?P<suffix>\.[^.]*)?")
 
 
 def atomic_write(path: str | Path, content: bytes | str | Callable[[Path], object]) -> Path:
@@ -53,6 +56,18 @@ def atomic_write(path: str | Path, content: bytes | str | Callable[[Path], objec
     return path
 
 
+def remove_torn(paths: Iterable[str | Path]) -> None:
+    """Removes the temporary files that killed writers of `paths` left. Nobody else may be writing them now."""
+    names: dict[Path, set[str]] = {}
+    for path in map(Path, paths):
+        names.setdefault(path.parent, set()).add(path.name)
+    for folder, wanted in names.items():
+        for torn in folder.glob(".*.tmp*"):
+            match = _TORN.fullmatch(torn.name)
+            if match and match["stem"] + (match["suffix"] or "") in wanted:
+                torn.unlink(missing_ok=True)
+
+
 def sha256_file(path: str | Path) -> str:
     """Hex sha256 of a file, read in pieces.
 
@@ -69,6 +84,13 @@ def sha256_file(path: str | Path) -> str:
             f"{path}: cannot be read ({error.strerror}); check that the file is there and readable"
         ) from error
     return digest.hexdigest()
+
+
+def hash_files(paths: Iterable[Path]) -> dict[Path, str]:
+    """`sha256_file` of many files, several at a time: hashing lets go of the interpreter."""
+    several = list(paths)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(several, pool.map(sha256_file, several), strict=True))
 
 
 def _sync(path: Path) -> None:

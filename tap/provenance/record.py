@@ -1,24 +1,37 @@
-"""`run.json`: what a job was given, what it made, by which code, on what, and when.
+"""Records: what a job was given, what it made, by which code, on what, and when.
 
-A record names no host and no absolute path, so that it can be published, and two people's records of the same run
-differ only where the runs differ.
+A record is a JSON file beside the files that it tells of. It names inputs and outputs by their path within the project
+and by hash, and among the inputs are the records of those inputs: so records chain the results together, from a table
+back to the data. It ends in a seal over its own text, so that a changed byte of the record itself is found as well. It
+names no host and no absolute path, so that it can be published, and two people's records of the same run differ only
+where the runs differ.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tap.config.schema import JobSpec
-from tap.provenance.files import atomic_write, sha256_file
+from tap.errors import UserError
+from tap.provenance.files import atomic_write, hash_files, remove_torn
 from tap.provenance.fingerprint import version
 
-RECORD = "run.json"
-LIBRARIES = ("numpy", "safetensors", "timm", "torch", "torchvision")
+RECORD: Final = "run.json"
+RECORD_SUFFIX: Final = ".record.json"
+DATA_RECORD: Final = "record.json"
+OUTSIDE: Final = "outside"
+LIBRARIES: Final = ("numpy", "safetensors", "timm", "torch", "torchvision")
+JOBS_OF_RUNS: Final = {RECORD: "train", "evaluation.json": "evaluate", "picture.json": "picture"}
+"""Kind of job by the name of its record in a run's folder."""
+
+_PARTS = {"job", "inputs", "outputs", "fingerprint", "seal"}
 
 
 def write_record(
@@ -36,7 +49,7 @@ def write_record(
     libraries: Iterable[str] = LIBRARIES,
     root: Path | str = ".",
 ) -> Path:
-    """Writes a job's record after everything else that it made.
+    """Writes the record of a job on one run. The evidence of the task's data counts among its inputs.
 
     Args:
         folder: the run's folder.
@@ -48,7 +61,7 @@ def write_record(
         fingerprint: of the code behind the job.
         device: what it computed on, in words.
         threads: CPU threads that it used.
-        name: file name of the record.
+        name: file name of the record; says which kind of job it was.
         libraries: distributions whose version is recorded.
         root: the project's folder, to which paths are relative.
 
@@ -56,54 +69,219 @@ def write_record(
         The record's path.
 
     Raises:
-        UserError: an input or output is missing, or the folder cannot be written.
+        UserError: an input or output is missing, an input is not what its own record says, or the folder cannot be
+            written.
     """
+    data = [path for path in evidence_of_data(spec) if (Path(root) / path).is_file()]
+    return record_job(
+        Path(folder) / name,
+        JOBS_OF_RUNS.get(name, Path(name).stem),
+        inputs=[*inputs, *(Path(root) / path for path in data)],
+        outputs=outputs,
+        started=started,
+        fingerprint=fingerprint,
+        libraries=libraries,
+        device=device,
+        threads=threads,
+        bases=(spec.data.root,),
+        root=root,
+        facts={
+            "run": f"{spec.scale}/{spec.task}/{spec.method}/r{spec.rate:.2f}/{spec.variant}/s{spec.seed}",
+            "spec": without_places(spec.model_dump(mode="json")),
+            **(extra or {}),
+        },
+    )
+
+
+def record_job(
+    path: Path | str,
+    job: str,
+    *,
+    inputs: Iterable[Path | str],
+    outputs: Iterable[Path | str],
+    started: datetime,
+    fingerprint: str,
+    parameters: Mapping[str, Any] | None = None,
+    libraries: Iterable[str] = (),
+    device: str | None = None,
+    threads: int = 1,
+    bases: Sequence[Path | str] = (),
+    facts: Mapping[str, Any] | None = None,
+    root: Path | str = ".",
+) -> Path:
+    """Writes a job's record after everything else that it made.
+
+    Args:
+        path: the record, in the folder of the files that the job made.
+        job: kind of the job, one that `tap.provenance.current` knows.
+        inputs: files that it read; the records that lie beside them and name them are added.
+        outputs: files that it made.
+        started: when it began, with a time zone.
+        fingerprint: of the code behind the job.
+        parameters: what else decided the result, as JSON values.
+        libraries: distributions whose version is recorded.
+        device: what it computed on, in words; the processor if not given.
+        threads: CPU threads that it used.
+        bases: folders of the user outside of the project, whose files are named ``outside/<folder>/...``.
+        facts: further facts; JSON values.
+        root: the project's folder, to which paths are relative.
+
+    Returns:
+        The record's path.
+
+    Raises:
+        UserError: an input or output is missing, an input is not what its own record says, or the record cannot be
+            written.
+    """
+    path, outputs = Path(path), [Path(output) for output in outputs]
     ended = datetime.now(UTC)
     record = {
-        "run": f"{spec.scale}/{spec.task}/{spec.method}/r{spec.rate:.2f}/{spec.variant}/s{spec.seed}",
-        "spec": _without_places(spec.model_dump(mode="json")),
+        "job": job,
+        "parameters": without_places(dict(parameters or {})),
         "fingerprint": fingerprint,
-        "inputs": describe_files(inputs, root),
-        "outputs": describe_files(outputs, root),
+        "inputs": _describe_inputs([Path(name) for name in inputs], Path(root), bases),
+        "outputs": describe_files(outputs, root, bases),
         "versions": {"python": platform.python_version(), **{library: version(library) for library in libraries}},
-        "device": device,
+        "system": f"{platform.system()} {platform.machine()}",
+        "device": device or processor(),
         "threads": threads,
         "started": started.astimezone(UTC).isoformat(timespec="seconds"),
         "ended": ended.isoformat(timespec="seconds"),
         "wall_seconds": round((ended - started).total_seconds(), 3),
-        **(extra or {}),
+        **(facts or {}),
     }
-    return atomic_write(Path(folder) / name, json.dumps(record, indent=1, sort_keys=True) + "\n")
+    written = atomic_write(path, sealed(record))
+    remove_torn([*outputs, path])
+    return written
 
 
-def describe_files(paths: Iterable[Path | str], root: Path | str = ".") -> dict[str, dict[str, Any]]:
-    """Hash and size of files, by their path within the project.
+def sealed(content: Mapping[str, Any]) -> str:
+    """The text of a record: its parts in order, with the seal that covers all of them."""
+    parts = json.loads(json.dumps({key: value for key, value in content.items() if key != "seal"}))
+    seal = hashlib.sha256(_text(parts).encode()).hexdigest()
+    return _text({**parts, "seal": seal})
 
-    A file elsewhere (a user's own weights) goes by its name alone: ``outside/<name>``.
+
+def parse_record(text: str) -> dict[str, Any] | None:
+    """The parts of a record, or None if the text is other JSON.
+
+    Raises:
+        ValueError: the text is no JSON.
+    """
+    content = json.loads(text)
+    return content if isinstance(content, dict) and len(_PARTS & content.keys()) > 2 else None
+
+
+def describe_files(
+    paths: Iterable[Path | str], root: Path | str = ".", bases: Sequence[Path | str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Hash and size of files, by their name in records.
 
     Raises:
         UserError: a file is missing or cannot be read.
     """
-    files = {}
-    for path in map(Path, paths):
-        digest = sha256_file(path)
-        files[_within(path, Path(root))] = {"sha256": digest, "bytes": path.stat().st_size}
+    hashes = hash_files(map(Path, paths))
+    files = {
+        name_in_records(path, root, bases): {"sha256": digest, "bytes": path.stat().st_size}
+        for path, digest in hashes.items()
+    }
     return dict(sorted(files.items()))
 
 
-def _within(path: Path, root: Path) -> str:
+def describe_folder(folder: Path | str, root: Path | str = ".", bases: Sequence[Path | str] = ()) -> dict[str, Any]:
+    """Names and sizes of all files below a folder as one hash, for data of which a hash of every byte would take hours.
+
+    Returns:
+        By the folder's name in records: ``listing`` (sha256), ``files`` and ``bytes``.
+    """
+    lines, total = [], 0
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        for file in sorted(files):
+            path = Path(place) / file
+            size = path.stat().st_size
+            total += size
+            lines.append(f"{path.relative_to(folder).as_posix()} {size}\n")
+    listing = hashlib.sha256("".join(lines).encode()).hexdigest()
+    return {name_in_records(folder, root, bases): {"listing": listing, "files": len(lines), "bytes": total}}
+
+
+def name_in_records(path: Path | str, root: Path | str = ".", bases: Sequence[Path | str] = ()) -> str:
+    """How records call a file: its path within the project, else ``outside/...`` without saying where that is."""
+    absolute = Path(path).resolve()
+    if absolute.is_relative_to(Path(root).resolve()):
+        return absolute.relative_to(Path(root).resolve()).as_posix()
+    for base in (Path(base).expanduser().resolve() for base in bases):
+        if absolute.is_relative_to(base):
+            return (Path(OUTSIDE) / base.name / absolute.relative_to(base)).as_posix()
+    return f"{OUTSIDE}/{absolute.name}"
+
+
+def records_beside(folder: Path) -> dict[str, Path]:
+    """The records in a folder, by the names of the files that they say were made."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.json")):
+        record = read_record(path)
+        if record is not None:
+            found |= dict.fromkeys(record.get("outputs", {}), path)
+    return found
+
+
+def read_record(path: Path) -> dict[str, Any] | None:
+    """The parts of the record in a file; None if it is not there, no record, or damaged."""
     try:
-        return path.resolve().relative_to(root.resolve()).as_posix()
+        return parse_record(path.read_text(encoding="utf-8", errors="replace")) if path.is_file() else None
     except ValueError:
-        return f"outside/{path.name}"
+        return None
 
 
-def _without_places(value: Any) -> Any:
+def evidence_of_data(spec: JobSpec) -> tuple[str, ...]:
+    """Files that may say what a task's data are: the manifest of prepared ones, or findings about a person's own."""
+    return f"{spec.data.root}/manifest.json", f"results/{spec.scale}/data/{spec.task}.json"
+
+
+def without_places(value: Any) -> Any:
     """Settings with absolute paths cut to their last part."""
     if isinstance(value, dict):
-        return {key: _without_places(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [_without_places(part) for part in value]
+        return {key: without_places(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_places(part) for part in value]
     if isinstance(value, str) and (Path(value).is_absolute() or value.startswith("~")):
-        return f"outside/{Path(value).name}"
+        return f"{OUTSIDE}/{Path(value).name}"
     return value
+
+
+def processor() -> str:
+    """The processor's model."""
+    facts = Path("/proc/cpuinfo")
+    if facts.is_file():
+        for line in facts.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return "CPU"
+
+
+def _describe_inputs(paths: Sequence[Path], root: Path, bases: Sequence[Path | str]) -> dict[str, dict[str, Any]]:
+    """Hashes of inputs and of their records.
+
+    Raises:
+        UserError: an input is not the file that its record tells of.
+    """
+    files = describe_files(paths, root, bases)
+    beside = {
+        name: record for folder in {path.parent for path in paths} for name, record in records_beside(folder).items()
+    }
+    records = {beside[name] for name in files if name in beside}
+    said = {name: facts for path in records for name, facts in (read_record(path) or {}).get("outputs", {}).items()}
+    for name, facts in files.items():
+        if name in said and said[name]["sha256"] != facts["sha256"]:
+            raise UserError(
+                f"{name}: differs from what {beside[name]} says of it (edited, or its job was killed); take it back, "
+                "or delete it and have it made again"
+            )
+    return dict(sorted((files | describe_files(records, root, bases)).items()))
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=1, sort_keys=True) + "\n"

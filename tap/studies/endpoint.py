@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
-from tap.config.jobs import endpoint_path, run_of, uses_endpoint
+from tap.config.jobs import endpoint_path, job_json, run_of, uses_endpoint
 from tap.config.schema import JobSpec
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.job import dense_of, published_weights
 from tap.errors import UserError
 from tap.provenance.behind import code_of_endpoint
-from tap.provenance.files import atomic_write, sha256_file
+from tap.provenance.files import atomic_write
+from tap.provenance.record import LIBRARIES, RECORD_SUFFIX, evidence_of_data, record_job
 from tap.tasks.recovery import choose_endpoint
 from tap.tasks.registry import get_task
 
@@ -39,14 +41,14 @@ def run_endpoint(specs: Sequence[JobSpec]) -> Path:
         raise UserError("endpoint: no method of this task uses the common recovery, so there is nothing to choose")
     first = concerned[0]
     task, device = get_task(first), select_device(first.device)
-    models, weights = [], {}
+    started, models, weights = datetime.now(UTC), [], set()
     with cpu_threads(first.profile.threads):
         for spec in concerned:
             given = spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"endpoint": 1.0})})
             model, path = task.build_model(given), published_weights(dense_of(spec))
             load_weights(path, model, new=("encoder.reducer.",))
             models.append(model.to(device))
-            weights[path.as_posix()] = sha256_file(path)
+            weights.add(path)
         choice = choose_endpoint(
             models, lambda model: task.evaluate(model, first, "calibration", device).metrics["miou"]
         )
@@ -55,8 +57,19 @@ def run_endpoint(specs: Sequence[JobSpec]) -> Path:
             "calibration_score": {f"{alpha:g}": score for alpha, score in choice.scores.items()},
             "runs": [run_of(spec).id for spec in concerned],
             "calibration_images": first.data.calibration,
-            "inputs": weights,
-            "code": code_of_endpoint(first.task, sorted({spec.method for spec in concerned})),
-            "device": describe_device(device),
         }
-    return atomic_write(endpoint_path(first.scale, first.task), json.dumps(content, indent=1) + "\n")
+        path = atomic_write(endpoint_path(first.scale, first.task), json.dumps(content, indent=1) + "\n")
+        record_job(
+            path.with_suffix(RECORD_SUFFIX),
+            "endpoint",
+            parameters={"task": first.task, "specs": [json.loads(job_json(spec, "evaluate")) for spec in concerned]},
+            inputs=[*sorted(weights), *(file for file in evidence_of_data(first) if Path(file).is_file())],
+            outputs=[path],
+            started=started,
+            fingerprint=code_of_endpoint(first.task, sorted({spec.method for spec in concerned})),
+            libraries=LIBRARIES,
+            device=describe_device(device),
+            threads=first.profile.threads,
+            bases=(first.data.root,),
+        )
+    return path

@@ -60,7 +60,8 @@ def test_what_fetches_data_can_prepare_it():
         functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
         assert [argument.arg for argument in functions["prepare"].args.args[:2]] == ["root", "source"], name
         assert behind.code_of_data(name)
-    assert behind.code_of_data("imagenet") == ""
+    assert behind.code_of_data("imagenet") != behind.code_of_data("ade20k") != ""
+    assert behind.code_of_data("unknown") == ""
 
 
 def test_imports_by_a_computed_name_are_where_the_names_are_given_otherwise():
@@ -72,4 +73,4 @@ def test_imports_by_a_computed_name_are_where_the_names_are_given_otherwise():
                 argument = node.args[0]
                 if not isinstance(argument, ast.Constant):
                     found.add(path.as_posix())
-    assert found == {"tap/cli.py", "tap/reducers/registry.py", "tap/tasks/openmmlab.py"}
+    assert found == {"tap/reducers/registry.py", "tap/tasks/openmmlab.py", "tap/tasks/preparation.py"}

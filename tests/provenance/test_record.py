@@ -56,10 +56,11 @@ def test_a_record_names_no_host_and_no_absolute_path(tmp_path, spec):
     elsewhere.parent.mkdir()
     elsewhere.write_text("w")
     data = spec.data.model_copy(update={"root": str(tmp_path / "mine")})
+    (tmp_path / "mine" / "manifest.json").write_text("{}")
     spec = spec.model_copy(update={"data": data})
     text = write_record(project, spec, [elsewhere], [], datetime.now(UTC), root=project, **FACTS).read_text()
     record = json.loads(text)
-    assert list(record["inputs"]) == ["outside/weights.pth"]
+    assert list(record["inputs"]) == ["outside/mine/manifest.json", "outside/mine/weights.pth"]
     assert record["spec"]["data"]["root"] == "outside/mine"
     assert str(tmp_path) not in text
     assert os.getcwd() not in text

@@ -47,7 +47,7 @@ def test_an_evaluation_publishes_metrics_per_image_values_and_its_record(trained
     assert metrics["device"].endswith("1 thread")
     record = json.loads((folder / "evaluation.json").read_text())
     assert sorted(record["outputs"]) == [f"{folder}/metrics.json", f"{folder}/per_sample.npz"]
-    assert list(record["inputs"]) == [f"{folder}/model.safetensors"]
+    assert list(record["inputs"]) == [f"{folder}/model.safetensors", f"{folder}/run.json"]
 
 
 def test_evaluating_again_gives_the_same_results_but_for_the_times(trained):

@@ -20,6 +20,7 @@ rule audit:
         ),
     output:
         [f"results/{SCALE}/audit/audit.{suffix}" for suffix in ("json", "md", "html")],
+        record=f"results/{SCALE}/audit/audit.record.json",
     log:
         f"{LOG_FOLDER}/audit.log",
     params:

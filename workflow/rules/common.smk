@@ -1,4 +1,5 @@
 # Settings, paths and parameters that the rules share. Rules get values handed one by one, never the settings as a whole.
+import os
 import re
 import shlex
 import sys
@@ -16,13 +17,14 @@ from tap.config.jobs import (
 )
 from tap.config.methods import DENSE, METHODS, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.errors import UserError
-from tap.provenance import behind
+from tap.provenance import behind, orphans
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
 
-# `tap` and `torchrun` of the environment that runs Snakemake, whether or not it is activated.
+# `tap` and `torchrun` of the environment that runs Snakemake, whether or not it is activated; jobs end with Snakemake.
 shell.prefix(
-    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH; "
+    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH "
+    f"{orphans.VARIABLE}={os.getpid()}; "
 )
 
 
@@ -130,12 +132,16 @@ def picture_code(wildcards):
     return behind.code_of_picture(wildcards.task, wildcards.method)
 
 
-def data_of(wildcards):
+def data_of_task(task):
     """The file that says that a task's data are there, whole and right."""
-    data = CFG.tasks[wildcards.task].data
+    data = CFG.tasks[task].data
     if data.name in behind.PREPARED:
         return f"{data.root}/manifest.json"
-    return f"results/{SCALE}/data/{wildcards.task}.json"
+    return f"results/{SCALE}/data/{task}.json"
+
+
+def data_of(wildcards):
+    return data_of_task(wildcards.task)
 
 
 def start_of(wildcards):
@@ -215,6 +221,7 @@ def all_results():
     return [
         *(f"{folder}/{table}{suffix}" for table in tables for suffix in TABLE_FILES),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
+        *(f"results/{SCALE}/headline.{suffix}" for suffix in ("json", "csv")),
     ]
 
 

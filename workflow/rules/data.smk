@@ -3,7 +3,8 @@
 
 rule prepare_data:
     output:
-        "{root}/manifest.json",
+        manifest="{root}/manifest.json",
+        record="{root}/record.json",
     log:
         ".tap/logs/data/{root}.log",
     wildcard_constraints:
@@ -22,14 +23,16 @@ rule prepare_data:
 
 rule check_data:
     output:
-        f"results/{SCALE}/data/{{task}}.json",
+        report=f"results/{SCALE}/data/{{task}}.json",
+        record=f"results/{SCALE}/data/{{task}}.record.json",
     log:
         f"{LOG_FOLDER}/data/{{task}}.log",
     params:
         data=lambda wildcards: CFG.tasks[wildcards.task].data.model_dump_json(
             exclude={"workers"}
         ),
+        code=lambda wildcards: behind.code_of_data(CFG.tasks[wildcards.task].data.name),
     message:
         "Check the data of {wildcards.task}"
     shell:
-        f"tap data check {{wildcards.task}} --scale {SCALE} --report {{output}} 2>&1 | tee {{log}}"
+        f"tap data check {{wildcards.task}} --scale {SCALE} --report {{output.report}} 2>&1 | tee {{log}}"

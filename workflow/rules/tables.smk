@@ -9,7 +9,8 @@ rule gather:
     input:
         lambda wildcards: results_of(wildcards.task),
     output:
-        f"results/{SCALE}/tidy_{{task}}.csv",
+        tidy=f"results/{SCALE}/tidy_{{task}}.csv",
+        record=f"results/{SCALE}/tidy_{{task}}.record.json",
     log:
         f"{LOG_FOLDER}/gather/{{task}}.log",
     params:
@@ -17,16 +18,33 @@ rule gather:
     message:
         "Gather the results of {wildcards.task}"
     shell:
-        f"tap gather {{wildcards.task}} --scale {SCALE} --out {{output}} 2>&1 | tee {{log}}"
+        f"tap gather {{wildcards.task}} --scale {SCALE} --out {{output.tidy}} 2>&1 | tee {{log}}"
+
+
+# Nothing edited gets into a table: what its tidy table was made from is compared with the records of the jobs.
+rule verify:
+    input:
+        tidy=f"results/{SCALE}/tidy_{{task}}.csv",
+        results=lambda wildcards: results_of(wildcards.task),
+    output:
+        f"results/{SCALE}/verified_{{task}}.json",
+    log:
+        f"{LOG_FOLDER}/verify/{{task}}.log",
+    message:
+        "Verify what the tables of {wildcards.task} are made from"
+    shell:
+        f"tap verify {{input.tidy}} --task {{wildcards.task}} --scale {SCALE} 2>&1 | tee {{log}}"
 
 
 rule table:
     input:
         tidy=lambda wildcards: f"results/{SCALE}/tidy_{TABLES[wildcards.table]}.csv",
+        verified=lambda wildcards: f"results/{SCALE}/verified_{TABLES[wildcards.table]}.json",
         results=lambda wildcards: results_of(TABLES[wildcards.table]),
         reported=lambda wildcards: f"tap/paper/reported/{TABLES[wildcards.table]}.yaml",
     output:
         [f"results/{SCALE}/tables/{{table}}{suffix}" for suffix in TABLE_FILES],
+        record=f"results/{SCALE}/tables/{{table}}.record.json",
     log:
         f"{LOG_FOLDER}/tables/{{table}}.log",
     params:
@@ -38,14 +56,36 @@ rule table:
         f"tap table {{wildcards.table}} --scale {SCALE} --out results/{SCALE}/tables 2>&1 | tee {{log}}"
 
 
+rule headline:
+    input:
+        [
+            f"results/{SCALE}/tidy_{task}.csv"
+            for task in CFG.tasks
+            if behind.is_built(task)
+        ],
+    output:
+        json=f"results/{SCALE}/headline.json",
+        csv=f"results/{SCALE}/headline.csv",
+        record=f"results/{SCALE}/headline.record.json",
+    log:
+        f"{LOG_FOLDER}/headline.log",
+    params:
+        code=behind.code_of_headline(),
+    message:
+        "Write the numbers that stand for the scale"
+    shell:
+        f"tap headline --scale {SCALE} 2>&1 | tee {{log}}"
+
+
 rule publish:
     input:
         [f"results/{SCALE}/tables/{{table}}{suffix}" for suffix in TABLE_FILES],
     output:
         [f"paper_tables/{{table}}{suffix}" for suffix in TABLE_FILES],
+        record="paper_tables/{table}.record.json",
     log:
         f"{LOG_FOLDER}/publish/{{table}}.log",
     message:
         f"Publish {{wildcards.table}} of scale {SCALE}"
     shell:
-        "cp {input} paper_tables/ 2> {log}"
+        f"tap publish {{wildcards.table}} --scale {SCALE} 2>&1 | tee {{log}}"

@@ -58,7 +58,8 @@ rule endpoint:
             for seed in CFG.tasks[wildcards.task].seeds
         ],
     output:
-        f"results/{SCALE}/endpoint_{{task}}.json",
+        endpoint=f"results/{SCALE}/endpoint_{{task}}.json",
+        record=f"results/{SCALE}/endpoint_{{task}}.record.json",
     log:
         f"{LOG_FOLDER}/endpoint/{{task}}.log",
     threads: evaluation_threads

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -14,9 +15,13 @@ from tap.errors import UserError
 from tap.paper.compare import compare
 from tap.paper.compare_report import report
 from tap.paper.measured import Measured
+from tap.paper.reported import FOLDER
 from tap.paper.tables.main_table import MAIN_TABLES, Cell, MainTable, cells, tabular
 from tap.paper.tidy import read_tidy, tidy_path
+from tap.provenance.behind import TABULATING, code_of_tables
 from tap.provenance.files import atomic_write
+from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.verify import verified_path
 
 SUFFIXES = (".tex", ".csv", ".compare.csv", ".compare.md")
 
@@ -37,7 +42,7 @@ class Table:
 
 
 def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str = ".") -> list[Path]:
-    """Writes ``<label>.tex``, ``.csv``, ``.compare.csv`` and ``.compare.md`` from the scale's tidy table.
+    """Writes ``<label>.tex``, ``.csv``, ``.compare.csv`` and ``.compare.md`` from the scale's tidy table, and a record.
 
     Beside the tidy table only the per-image values that it names are read.
 
@@ -54,11 +59,25 @@ def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str
         UserError: no such table, no tidy table yet, settings or runs that cannot be read, or a folder that cannot be
             written.
     """
-    name = table_name(label)
+    started, name = datetime.now(UTC), table_name(label)
     table = TABLES[name]
-    frame = read_tidy(Path(root) / tidy_path(scale, table.task))
-    contents = table.build(frame, load_scale(scale, root=root).main_rate, scale, Path(root))
-    return [atomic_write(Path(out_folder) / f"{name}{suffix}", contents[suffix]) for suffix in SUFFIXES]
+    tidy, verified = (Path(root) / path for path in (tidy_path(scale, table.task), verified_path(scale, table.task)))
+    frame = read_tidy(tidy)
+    rate = load_scale(scale, root=root).main_rate
+    contents = table.build(frame, rate, scale, Path(root))
+    files = [atomic_write(Path(out_folder) / f"{name}{suffix}", contents[suffix]) for suffix in SUFFIXES]
+    record_job(
+        Path(out_folder) / f"{name}{RECORD_SUFFIX}",
+        "table",
+        parameters={"table": name, "scale": scale, "main_rate": rate},
+        inputs=[tidy, FOLDER / f"{table.task}.yaml", *(file for file in [verified] if file.is_file())],
+        outputs=files,
+        started=started,
+        fingerprint=code_of_tables(),
+        libraries=TABULATING,
+        root=root,
+    )
+    return files
 
 
 def table_name(label: str) -> str:

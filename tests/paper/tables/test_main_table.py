@@ -1,4 +1,5 @@
 import io
+import json
 import re
 from pathlib import Path
 
@@ -188,7 +189,10 @@ def test_build_table_reads_the_settings_and_writes_all_files(project, tmp_path: 
     files = build_table("tab:cls", "smoke", out, root=tmp_path)
     assert [path.name for path in files] == [f"tab_cls{suffix}" for suffix in SUFFIXES]
     assert all(path.stat().st_size for path in files)
-    assert len(list(out.iterdir())) == len(files)
+    record = json.loads((out / "tab_cls.record.json").read_text())
+    assert sorted(record["outputs"]) == sorted(f"paper_tables/{path.name}" for path in files)
+    assert {"results/smoke/tidy_cls.csv", "results/smoke/tidy_cls.record.json"} <= set(record["inputs"])
+    assert len(list(out.iterdir())) == len(files) + 1
     assert "44.4" in files[0].read_text()
 
 

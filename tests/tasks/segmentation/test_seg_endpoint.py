@@ -33,7 +33,9 @@ def test_the_endpoint_is_chosen_once_for_all_selectors(specs, monkeypatch):
     scores = chosen["calibration_score"]
     assert chosen["endpoint"] == (1.0 if scores["1"] >= scores["0"] else 0.0)
     assert chosen["runs"] == ["seg/random/r0.50/main/s0", "seg/static/r0.50/main/s0"]
-    assert list(chosen["inputs"]) == [weights.as_posix()]
+    record = json.loads(path.with_suffix(".record.json").read_text())
+    assert (record["job"], list(record["outputs"])) == ("endpoint", [path.as_posix()])
+    assert list(record["inputs"]) == [weights.as_posix()]
     assert [recovery_settings(spec).scale for spec in specs] == [chosen["endpoint"], chosen["endpoint"], "learned"]
 
 

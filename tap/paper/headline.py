@@ -1,0 +1,79 @@
+"""The few numbers that stand for a scale, for `dvc metrics` and plots: score, kept patches and throughput by method.
+
+A function of the tidy tables, as the paper's tables are; means over seeds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tap.config.methods import MAIN
+from tap.paper.tidy import PRIMARY_METRIC, read_tidy, tidy_path
+from tap.provenance.behind import TABULATING, code_of_headline
+from tap.provenance.files import atomic_write
+from tap.provenance.record import RECORD_SUFFIX, record_job
+
+OTHERS = ("encoder_speedup", "final_tokens_mean")
+
+
+def headline_paths(scale: str) -> tuple[Path, Path]:
+    """Where the numbers are, as JSON and as CSV, relative to the project's root."""
+    return Path("results") / scale / "headline.json", Path("results") / scale / "headline.csv"
+
+
+def headline(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds of a task's runs.
+
+    Args:
+        frame: a tidy table.
+
+    Returns:
+        One line per method and rate, in this order, of the main variant: task, method, rate, seeds, score (the task's
+        own metric), encoder_speedup, final_tokens_mean.
+    """
+    wanted = frame["metric"].isin([*PRIMARY_METRIC.values(), *OTHERS]) & (frame["variant"] == MAIN)
+    runs = frame[wanted].pivot(index=["task", "method", "rate", "seed"], columns="metric", values="value").reset_index()
+    runs["score"] = runs[[name for name in PRIMARY_METRIC.values() if name in runs]].bfill(axis=1).iloc[:, 0]
+    columns = ["score", *OTHERS]
+    grouped = runs.reindex(columns=["task", "method", "rate", "seed", *columns]).groupby(["task", "method", "rate"])
+    means = grouped[columns].mean()
+    means.insert(0, "seeds", grouped["seed"].nunique())
+    return means.reset_index()
+
+
+def write_headline(scale: str, tasks: Sequence[str], root: Path | str = ".") -> list[Path]:
+    """Writes the numbers of a scale's tasks as JSON (by task, method and rate) and as CSV.
+
+    Raises:
+        UserError: a tidy table is missing or wrong, or a file cannot be written.
+    """
+    started, root = datetime.now(UTC), Path(root)
+    tidy = [root / tidy_path(scale, task) for task in tasks]
+    lines = pd.concat([headline(read_tidy(path)) for path in tidy], ignore_index=True)
+    tree: dict[str, Any] = {}
+    for line in lines.to_dict("records"):
+        numbers = {name: round(line[name], 4) for name in ("score", *OTHERS) if pd.notna(line[name])}
+        tree.setdefault(line["task"], {}).setdefault(line["method"], {})[f"r{line['rate']:.2f}"] = numbers
+    as_json, as_csv = (root / path for path in headline_paths(scale))
+    files = [
+        atomic_write(as_json, json.dumps(tree, indent=1, sort_keys=True) + "\n"),
+        atomic_write(as_csv, lines.to_csv(index=False, lineterminator="\n")),
+    ]
+    record_job(
+        as_json.with_suffix(RECORD_SUFFIX),
+        "headline",
+        parameters={"tasks": list(tasks)},
+        inputs=tidy,
+        outputs=files,
+        started=started,
+        fingerprint=code_of_headline(),
+        libraries=TABULATING,
+        root=root,
+    )
+    return files

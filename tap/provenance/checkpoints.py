@@ -1,0 +1,107 @@
+"""Weights where DVC keeps them: one folder for each stage, since a DVC stage names folders and a run's folder holds
+small files that git keeps.
+
+A checkpoint starts as the run's file under a second name (a hard link where the disk allows it); DVC then puts a copy
+of its own in place. After a clone the folders come from DVC, and the runs get their weights from there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tap.config.schema import ScaleConfig
+from tap.errors import UserError
+from tap.provenance.files import sha256_file
+from tap.provenance.ledger import CHECKPOINTS
+from tap.provenance.record import RECORD, read_record
+from tap.provenance.stages import Stage, data_folders, stage_of
+from tap.runs import Run
+
+WEIGHTS = "model.safetensors"
+
+
+def folder_of(scale: str, stage: str) -> Path:
+    """Where DVC keeps the weights of a stage, relative to the project's root."""
+    return Path("results") / scale / CHECKPOINTS / stage
+
+
+def collect(cfg: ScaleConfig, stage: Stage, root: Path | str = ".") -> list[Path]:
+    """Fills a stage's folders with what its runs have trained, and makes them where there is nothing to keep.
+
+    Returns:
+        The checkpoints.
+
+    Raises:
+        UserError: a run's weights are not those of its record.
+    """
+    for name in data_folders(root) if stage.cached else []:
+        (Path(root) / name).mkdir(parents=True, exist_ok=True)
+    if not stage.methods:
+        return []
+    folder = Path(root) / folder_of(cfg.scale, stage.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for weights in sorted((Path(root) / "results" / cfg.scale / "runs").rglob(WEIGHTS)):
+        run = Run.parse(cfg.scale, weights.parent.relative_to(Path(root) / "results" / cfg.scale / "runs").as_posix())
+        if run.method not in stage.methods:
+            continue
+        recorded, checkpoint = _recorded(run, Path(root)), folder / f"{run.id}.safetensors"
+        _expect(weights, recorded)
+        if not checkpoint.is_file() or sha256_file(checkpoint) != recorded:
+            _second_name(weights, checkpoint)
+        made.append(checkpoint)
+    for other in set(folder.rglob("*.safetensors")) - set(made):
+        other.unlink()
+    return made
+
+
+def bring_back(cfg: ScaleConfig, root: Path | str = ".") -> list[Path]:
+    """Gives runs without weights those that DVC kept.
+
+    Returns:
+        The weights that were missing.
+
+    Raises:
+        UserError: a checkpoint is not what its run's record says; nothing is brought back then.
+    """
+    missing = []
+    for checkpoint in sorted((Path(root) / "results" / cfg.scale / CHECKPOINTS).rglob("*.safetensors")):
+        stage, *parts = checkpoint.relative_to(Path(root) / "results" / cfg.scale / CHECKPOINTS).with_suffix("").parts
+        run = Run.parse(cfg.scale, "/".join(parts))
+        if stage != stage_of(run.method):
+            raise UserError(f"{checkpoint}: not a place for weights of {run.id}; delete it")
+        if not (Path(root) / run.folder / WEIGHTS).is_file():
+            _expect(checkpoint, _recorded(run, Path(root)))
+            missing.append((checkpoint, Path(root) / run.folder / WEIGHTS))
+    return [_second_name(checkpoint, weights) for checkpoint, weights in missing]
+
+
+def _recorded(run: Run, root: Path) -> str | None:
+    """Hash of a run's weights by its record."""
+    record = read_record(root / run.folder / RECORD) or {}
+    return record.get("outputs", {}).get((run.folder / WEIGHTS).as_posix(), {}).get("sha256")
+
+
+def _expect(path: Path, digest: str | None) -> None:
+    if digest is None:
+        raise UserError(f"{path}: unknown: no record says which job made it; delete it")
+    if sha256_file(path) != digest:
+        raise UserError(
+            f"{path}: edited: not what the record of its run says that the training made; take it back (dvc checkout), "
+            "or delete it and snakemake makes it anew"
+        )
+
+
+def _second_name(file: Path, name: Path) -> Path:
+    """Gives a file a second name, replacing what had it."""
+    name.parent.mkdir(parents=True, exist_ok=True)
+    temporary = name.with_name(f".{name.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        os.link(file, temporary)
+    except OSError:  # another disk, or one without links
+        shutil.copy2(file, temporary)
+    os.replace(temporary, name)
+    return name

@@ -1,0 +1,147 @@
+"""What the workflow would use today for the job of a record: its code and its settings.
+
+A result whose record says otherwise is stale, not forged: the code or the settings have moved on since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tap.config.jobs import Job, job_spec, runs_of_table, settings_of, uses_endpoint
+from tap.config.schema import JobSpec, ScaleConfig
+from tap.errors import UserError
+from tap.provenance import behind
+from tap.provenance.fingerprint import version
+from tap.provenance.record import without_places
+from tap.runs import Run
+
+Content = Mapping[str, Any]
+Settings = Callable[[Content, ScaleConfig], tuple[Any, Any]]
+Code = Callable[[Content, ScaleConfig], str]
+
+
+def staleness(content: Content, cfg: ScaleConfig) -> str | None:
+    """Why a job's result is not what the workflow would make today; None if it is.
+
+    Args:
+        content: the parts of the job's record.
+        cfg: the settings in use.
+    """
+    if not content.get("job"):
+        return "its record is of an earlier form"
+    if content["job"] not in _JOBS:
+        return f"the workflow has no job of the kind '{content['job']}'"
+    settings, fingerprint = _JOBS[content["job"]]
+    try:
+        before, now = settings(content, cfg)
+        code = fingerprint(content, cfg)
+    except UserError as error:
+        return f"the settings do not have it any more ({error})"
+    except (KeyError, TypeError) as error:
+        return f"its record lacks {error}"
+    changed = _first_difference(before, now)
+    if changed is not None:
+        return f"other settings: {changed}"
+    if content.get("fingerprint") != code:
+        libraries = {name: text for name, text in content.get("versions", {}).items() if name != "python"}
+        newer = [f"{name} {text} -> {version(name)}" for name, text in libraries.items() if text != version(name)]
+        return f"other code{' or libraries: ' + ', '.join(newer) if newer else ''}"
+    return None
+
+
+def _of_run(job: Job) -> Settings:
+    """Settings of a job on one run: as recorded, and as they are now."""
+
+    def settings(content: Content, cfg: ScaleConfig) -> tuple[Any, Any]:
+        spec = job_spec(cfg, _run(content, cfg)).model_dump(mode="json")
+        return settings_of(content["spec"], job), without_places(settings_of(spec, job))
+
+    return settings
+
+
+def _run(content: Content, cfg: ScaleConfig) -> Run:
+    scale, _, name = content["run"].partition("/")
+    return Run.parse(scale, name)
+
+
+def _parameters(now: Callable[[Content, ScaleConfig], Any]) -> Settings:
+    """Parameters of a job that concerns no single run: as recorded, and as they are now."""
+    return lambda content, cfg: (content["parameters"], without_places(now(content["parameters"], cfg)))
+
+
+def _endpoint_specs(cfg: ScaleConfig, task: str) -> list[JobSpec]:
+    specs = [job_spec(cfg, run) for run in runs_of_table(cfg, task)]
+    return [spec for spec in specs if spec.rate == cfg.main_rate and uses_endpoint(spec)]
+
+
+def _endpoint(parameters: Content, cfg: ScaleConfig) -> Any:
+    specs = [spec.model_dump(mode="json") for spec in _endpoint_specs(cfg, parameters["task"])]
+    return {"task": parameters["task"], "specs": [settings_of(spec, "evaluate") for spec in specs]}
+
+
+def _gather(parameters: Content, cfg: ScaleConfig) -> Any:
+    task = parameters["task"]
+    return {"task": task, "runs": sorted(run.id for run in runs_of_table(cfg, task))}
+
+
+def _check(parameters: Content, cfg: ScaleConfig) -> Any:
+    """The data of the task that the record is about: the one with the same dataset."""
+    name = parameters["data"]["name"]
+    dumps = [task.data.model_dump(mode="json", exclude={"workers"}) for task in cfg.tasks.values()]
+    found = [dump for dump in dumps if dump["name"] == name]
+    return {"data": found[0] if found else None}
+
+
+def _code_of_endpoint(content: Content, cfg: ScaleConfig) -> str:
+    task = content["parameters"]["task"]
+    return behind.code_of_endpoint(task, sorted({spec.method for spec in _endpoint_specs(cfg, task)}))
+
+
+def _code_by_run(code: Callable[[str, str], str]) -> Code:
+    return lambda content, cfg: code((run := _run(content, cfg)).task, run.method)
+
+
+_JOBS: Final[dict[str, tuple[Settings, Code]]] = {
+    "prepare": (
+        _parameters(lambda parameters, cfg: parameters),
+        lambda content, cfg: behind.code_of_data(content["parameters"]["data"]),
+    ),
+    "check": (_parameters(_check), lambda content, cfg: behind.code_of_data(content["parameters"]["data"]["name"])),
+    "train": (_of_run("train"), _code_by_run(behind.code_of_training)),
+    "evaluate": (_of_run("evaluate"), _code_by_run(behind.code_of_evaluation)),
+    "picture": (_of_run("evaluate"), _code_by_run(behind.code_of_picture)),
+    "endpoint": (_parameters(_endpoint), _code_of_endpoint),
+    "gather": (_parameters(_gather), lambda content, cfg: behind.code_of_gathering()),
+    "headline": (
+        _parameters(lambda parameters, cfg: {"tasks": [task for task in cfg.tasks if behind.is_built(task)]}),
+        lambda content, cfg: behind.code_of_headline(),
+    ),
+    "verify": (_parameters(lambda parameters, cfg: parameters), lambda content, cfg: ""),
+    "table": (
+        _parameters(lambda parameters, cfg: {**parameters, "main_rate": cfg.main_rate}),
+        lambda content, cfg: behind.code_of_tables(),
+    ),
+    "audit": (
+        _parameters(lambda parameters, cfg: {"main_rate": cfg.main_rate}),
+        lambda content, cfg: behind.code_of_audit(),
+    ),
+    "publish": (_parameters(lambda parameters, cfg: parameters), lambda content, cfg: ""),
+}
+"""By kind of job: its settings (as recorded, and now), and its code now. A new kind of job is one more entry."""
+
+
+def _first_difference(before: Any, now: Any, name: str = "") -> str | None:
+    """The first value that differs, by its dotted name."""
+    if isinstance(before, Mapping) and isinstance(now, Mapping):
+        for key in sorted(before.keys() | now.keys()):
+            found = _first_difference(before.get(key), now.get(key), f"{name}.{key}" if name else str(key))
+            if found is not None:
+                return found
+        return None
+    return None if before == now else f"{name} was {_short(before)}, is {_short(now)}"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -1,0 +1,175 @@
+"""All records of a scale as one graph: which job made a file, from what, and in which order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+from tap.config.schema import ScaleConfig
+from tap.errors import UserError
+from tap.provenance.record import DATA_RECORD, OUTSIDE, name_in_records, parse_record, sealed
+
+CHECKPOINTS = "checkpoints"
+"""Folder of a scale in which DVC keeps the weights (`tap.provenance.checkpoints`): copies, no results of their own."""
+PUBLISHED = Path("paper_tables")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a job left behind.
+
+    Attributes:
+        name: the record's own name, as records call files.
+        content: its parts.
+        seal: whether its text is what the seal says; None if it has none, as those of an earlier form.
+    """
+
+    name: str
+    content: Mapping[str, Any]
+    seal: bool | None
+
+    @property
+    def job(self) -> str:
+        """Kind of the job; empty in records of an earlier form."""
+        return str(self.content.get("job", ""))
+
+    @property
+    def inputs(self) -> Mapping[str, Mapping[str, Any]]:
+        """Files that the job read."""
+        return self.content.get("inputs", {})
+
+    @property
+    def outputs(self) -> Mapping[str, Mapping[str, Any]]:
+        """Files that the job made."""
+        return self.content.get("outputs", {})
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The records of a scale.
+
+    Attributes:
+        root: the project's folder.
+        records: by name.
+        maker: name of the record that names a file among what its job made, by the file's name.
+        unreadable: JSON files that are none any more.
+        files: every file in the scale's results, with the data and the published tables that belong to them.
+        outside: where the files are whose names start with ``outside/``.
+    """
+
+    root: Path
+    records: Mapping[str, Record]
+    maker: Mapping[str, str]
+    unreadable: tuple[str, ...]
+    files: tuple[str, ...]
+    outside: Mapping[str, Path] = field(default_factory=dict)
+
+    def place(self, name: str) -> Path | None:
+        """Where a file is; None for one outside of the project whose folder the settings do not name."""
+        if not name.startswith(f"{OUTSIDE}/"):
+            return self.root / name
+        for known, path in self.outside.items():
+            if name == known or name.startswith(f"{known}/"):
+                return path / name[len(known) + 1 :] if name != known else path
+        return None
+
+    def sources(self, name: str) -> set[str]:
+        """Names of the records that a record builds on directly."""
+        inputs = self.records[name].inputs
+        return {source for file in inputs if (source := file if file in self.records else self.maker.get(file))} - {
+            name
+        }
+
+    def in_order(self, names: Iterable[str] | None = None) -> list[str]:
+        """Names of records, each after those that it builds on; what the given ones build on included.
+
+        Args:
+            names: the records wanted; None for all.
+
+        Raises:
+            UserError: records name each other in a circle.
+        """
+        wanted = set(self.records if names is None else names)
+        waiting = list(wanted)
+        while waiting:
+            new = self.sources(waiting.pop()) - wanted
+            wanted |= new
+            waiting += new
+        sorter = TopologicalSorter({name: self.sources(name) for name in wanted})
+        try:
+            sorter.prepare()
+        except CycleError as error:
+            raise UserError(f"{error.args[1][0]}: its record and others name each other in a circle; edited") from error
+        order: list[str] = []
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready())
+            order += ready
+            sorter.done(*ready)
+        return order
+
+    def leaves(self) -> list[str]:
+        """Names of the records that no other builds on."""
+        used = {source for name in self.records for source in self.sources(name)}
+        return sorted(set(self.records) - used)
+
+
+def read_ledger(cfg: ScaleConfig, root: Path | str = ".") -> Ledger:
+    """Reads every record that belongs to a scale: in its results, with its data, and among the published tables.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
+    root = Path(root)
+    bases = sorted({Path(task.data.root).expanduser() for task in cfg.tasks.values()})
+    weights = [Path(task.pretrain.weights).expanduser() for task in cfg.tasks.values() if task.pretrain.weights]
+    outside = {f"{OUTSIDE}/{path.name}": path for path in (*bases, *weights)}
+    results = root / "results" / cfg.scale
+    prepared = [root / base for base in bases if (root / base / DATA_RECORD).is_file()]
+    places = [*_files_below(results, without=CHECKPOINTS), *(path for base in prepared for path in _files_below(base))]
+    records: dict[str, Record] = {}
+    unreadable: list[str] = []
+    names = [name_in_records(path, root, bases) for path in places]
+    inside = root.resolve() / "results"
+    for name, path in zip(names, places, strict=True):
+        # Of a data folder only the one record is read: its own JSON files may be large.
+        if path.suffix == ".json" and (path.name == DATA_RECORD or path.resolve().is_relative_to(inside)):
+            _take_in(name, path, records, unreadable)
+    for path in _files_below(root / PUBLISHED):
+        if path.suffix == ".json":
+            _take_in(name_in_records(path, root), path, records, unreadable)
+    foreign = [
+        name
+        for name, record in records.items()
+        if record.job == "publish" and record.content.get("parameters", {}).get("scale") != cfg.scale
+    ]
+    for name in foreign:
+        del records[name]
+    maker = {file: name for name, record in records.items() for file in record.outputs}
+    return Ledger(root, records, maker, tuple(unreadable), tuple(sorted(names)), outside)
+
+
+def _files_below(folder: Path, without: str | None = None) -> Iterator[Path]:
+    """Files that are not hidden, in order; hidden ones are those that a killed writer left."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name for name in folders if name[0] != "." and not (without == name and Path(place) == folder)
+        )
+        yield from (Path(place) / name for name in sorted(files) if name[0] != ".")
+
+
+def _take_in(name: str, path: Path, records: dict[str, Record], unreadable: list[str]) -> None:
+    """Adds a JSON file to the records if it is one, or to the unreadable ones if it is damaged."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        content = parse_record(text)
+        if content is not None:
+            parts = [content.get("inputs", {}), content.get("outputs", {})]
+            if not all(isinstance(facts, dict) for part in parts for facts in part.values()):
+                raise ValueError("files without facts")
+            records[name] = Record(name, content, text == sealed(content) if "seal" in content else None)
+    except (ValueError, AttributeError):
+        unreadable.append(name)

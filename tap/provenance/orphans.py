@@ -1,0 +1,52 @@
+"""A job ends with the workflow that started it.
+
+`kill -9` of Snakemake ends Snakemake alone: the shells and jobs that it started would go on, and write beside those of
+the next start. So each job watches the process that the workflow names, and ends at once, by the same signal, when that
+is gone. Files appear by rename and trainings resume, so nothing is half done then.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+
+VARIABLE = "TAP_WORKFLOW_PROCESS"
+"""Environment variable with the number of the process that the workflow runs in."""
+
+_PAUSE_S = 0.5
+
+
+def end_with_workflow() -> None:
+    """Has this process end when the workflow that started it does; nothing where no workflow did."""
+    number = os.environ.get(VARIABLE, "")
+    if number.isdigit():
+        threading.Thread(target=_end_after, args=(int(number),), daemon=True, name="end-with-workflow").start()
+
+
+def _end_after(process: int) -> None:
+    _wait_for_end(process)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _wait_for_end(process: int) -> None:
+    """Returns when a process has ended. A process that has ended and that nobody has asked for counts as ended."""
+    try:
+        handle = os.pidfd_open(process)
+    except ProcessLookupError:
+        return
+    except (AttributeError, OSError):  # no Linux, or an old one
+        while _is_alive(process):
+            time.sleep(_PAUSE_S)
+        return
+    select.select([handle], [], [])
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,247 @@
+"""Walks from results back to the data and names what is not what its record says.
+
+Four things can be wrong with a file. *edited*: its bytes are not those that the job made. *missing*: a record names
+it and it is not there. *stale*: the code or the settings that made it, or a file that it was made from, have changed
+since. *unknown*: it lies among the results and no record says which job made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from tap.config.schema import ScaleConfig
+from tap.errors import UserError
+from tap.provenance.current import staleness
+from tap.provenance.files import hash_files
+from tap.provenance.ledger import Ledger, read_ledger
+from tap.provenance.record import OUTSIDE, describe_folder, name_in_records, record_job
+
+
+class Kind(StrEnum):
+    """What is wrong with a file."""
+
+    EDITED = "edited"
+    MISSING = "missing"
+    STALE = "stale"
+    UNKNOWN = "unknown"
+
+
+SOURCES: Final = ("tap/", "workflow/")
+"""Files of the project itself, which git keeps: they need no record."""
+
+_TELLING: Final = ("model.safetensors", "metrics.json", "manifest.json", ".tex")
+"""Files by which a person knows what a job made, rather than by its logs."""
+_MEND: Final[dict[Kind, str]] = {
+    Kind.EDITED: "take back what the job made (git checkout, dvc checkout), or delete it and snakemake makes it anew",
+    Kind.MISSING: "dvc pull brings it back, or snakemake makes it anew",
+    Kind.STALE: "snakemake makes it anew (after a clone: `tap restore` first)",
+    Kind.UNKNOWN: "delete it, or have the workflow make it (data: `tap data prepare` writes their record)",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        path: the file, as records call it.
+        kind: what is wrong with it.
+        reason: why, in words.
+        record: the record that is concerned; empty for a file without one.
+    """
+
+    path: str
+    kind: Kind
+    reason: str
+    record: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.kind}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was looked at and found.
+
+    Attributes:
+        ledger: the records.
+        order: names of the records that were looked at, each after those that it builds on.
+        files: hash of every file that was read, by name.
+        findings: what is wrong, in that order, so that the first one is where the trouble starts.
+        bytes: how much was read.
+    """
+
+    ledger: Ledger
+    order: tuple[str, ...]
+    files: dict[str, str]
+    findings: tuple[Finding, ...]
+    bytes: int
+
+    def summary(self) -> str:
+        """How much was looked at, and what was let pass."""
+        text = f"{len(self.files)} files ({self.bytes / 1e6:.1f} MB) are what their {len(self.order)} records say"
+        passed = [f"{count} {kind}" for kind in Kind if (count := sum(f.kind == kind for f in self.findings))]
+        return f"{text}; let pass: {', '.join(passed)}" if passed else text
+
+    def unsound(self) -> set[str]:
+        """Names of records that anything is wrong with, and of all that build on them."""
+        unsound = {finding.record for finding in self.findings}
+        for name in self.order:
+            if self.ledger.sources(name) & unsound:
+                unsound.add(name)
+        return unsound & set(self.order)
+
+
+def verify(cfg: ScaleConfig, targets: Sequence[Path | str] = (), root: Path | str = ".") -> Verification:
+    """Compares results, and everything that they were made from, with their records.
+
+    Args:
+        cfg: settings of the scale.
+        targets: files to start from; all results of the scale if none is given.
+        root: the project's folder.
+
+    Raises:
+        UserError: a file cannot be read, or records name each other in a circle.
+    """
+    ledger = read_ledger(cfg, root)
+    bases = [task.data.root for task in cfg.tasks.values()]
+    names = [name_in_records(Path(root) / target, root, bases) for target in targets]
+    wanted = [ledger.maker.get(name, name if name in ledger.records else "") for name in names]
+    order = ledger.in_order([name for name in wanted if name] if targets else None)
+    named = {file for name in order for file in (name, *ledger.records[name].inputs, *ledger.records[name].outputs)}
+    places = {file: place for file in sorted(named) if (place := ledger.place(file)) is not None}
+    present = {file: place for file, place in places.items() if place.is_file()}
+    hashes = hash_files(present.values())
+    files = {file: hashes[place] for file, place in present.items()}
+    walk = _Walk(cfg, ledger, places, files)
+    for name, record in zip(names, wanted, strict=True):
+        if not record:
+            walk.without_record(name)
+    if not targets:
+        for name in (*ledger.unreadable, *ledger.files):
+            walk.stray(name)
+    for name in order:
+        walk.look_at(name)
+    size = sum(places[file].stat().st_size for file in files)
+    return Verification(ledger, tuple(order), files, tuple(walk.findings), size)
+
+
+def require(verification: Verification, allowed: Iterable[Kind] = ()) -> None:
+    """Refuses what is wrong.
+
+    Raises:
+        UserError: names the first finding that is not allowed, how to mend it, and what else there is.
+    """
+    findings = [finding for finding in verification.findings if finding.kind not in set(allowed)]
+    if not findings:
+        return
+    first, *others = findings
+    lines = [f"{first}; {_MEND[first.kind]}", *(f"  also {other}" for other in others[:10])]
+    if len(others) > 10:
+        lines.append(f"  and {len(others) - 10} more")
+    raise UserError("\n".join(lines))
+
+
+def verified_path(scale: str, task: str) -> Path:
+    """The list of all files behind a task's tidy table, with their hashes, as they were when its tables were made."""
+    return Path("results") / scale / f"verified_{task}.json"
+
+
+def write_verified(cfg: ScaleConfig, task: str, targets: Sequence[Path | str], root: Path | str = ".") -> Path:
+    """Verifies what a task's tables are made from and keeps the list: a record of all files behind them.
+
+    Raises:
+        UserError: anything is wrong; the list is not written then.
+    """
+    started, path = datetime.now(UTC), Path(root) / verified_path(cfg.scale, task)
+    path.unlink(missing_ok=True)
+    found = verify(cfg, targets, root)
+    require(found)
+    places = [found.ledger.place(name) for name in sorted(found.files)]
+    return record_job(
+        path,
+        "verify",
+        parameters={"task": task, "targets": [str(target) for target in targets]},
+        inputs=[place for place in places if place is not None],
+        outputs=[],
+        started=started,
+        fingerprint="",
+        bases=[settings.data.root for settings in cfg.tasks.values()],
+        root=root,
+    )
+
+
+class _Walk:
+    """Goes through records in order and collects what is wrong, each file once."""
+
+    def __init__(self, cfg: ScaleConfig, ledger: Ledger, places: dict[str, Path], files: dict[str, str]) -> None:
+        self.cfg, self.ledger, self.places, self.files = cfg, ledger, places, files
+        self.findings: list[Finding] = []
+        self._found: set[tuple[str, Kind]] = set()
+
+    def look_at(self, name: str) -> None:
+        """Compares one record with its seal, its inputs, the workflow of today, and its outputs."""
+        record = self.ledger.records[name]
+        if record.seal is False:
+            self._add(name, Kind.EDITED, "a record whose seal does not fit its text", name)
+        for file, facts in record.inputs.items():
+            self._input(name, file, str(facts.get("sha256", "")))
+        reason = staleness(record.content, self.cfg)
+        if reason is not None:
+            self._stale(name, reason)
+        for folder, facts in record.content.get("folders", {}).items():
+            place = self.ledger.place(folder)
+            if place is not None and next(iter(describe_folder(place).values()))["listing"] != facts["listing"]:
+                self._add(folder, Kind.STALE, f"names or sizes of its files are not those that {name} saw", name)
+        for file, facts in record.outputs.items():
+            if file not in self.places:
+                continue
+            if file not in self.files:
+                self._add(file, Kind.MISSING, f"{name} names it", name)
+            elif self.files[file] != facts.get("sha256"):
+                self._add(file, Kind.EDITED, f"not what {name} says that its job made", name)
+
+    def _input(self, name: str, file: str, expected: str) -> None:
+        maker = self.ledger.maker.get(file)
+        if maker is not None:  # looked at before this one
+            right = self.ledger.records[maker].outputs[file].get("sha256") == self.files.get(file)
+            if right and expected != self.files[file]:
+                self._stale(name, f"made from an earlier {file}")
+        elif file not in self.places:
+            return
+        elif file not in self.files:
+            self._add(file, Kind.MISSING, f"{name} was made from it", name)
+        elif file in self.ledger.records or file.startswith((*SOURCES, f"{OUTSIDE}/")):
+            if expected != self.files[file]:
+                self._stale(name, f"made from an earlier {file}")
+        else:
+            self._add(file, Kind.UNKNOWN, f"{name} was made from it, and no record says which job made it", name)
+
+    def without_record(self, name: str) -> None:
+        """A file that was asked for and that no record names."""
+        place = self.ledger.place(name)
+        if place is None or not place.is_file():
+            self._add(name, Kind.MISSING, "it was asked for")
+        elif name in self.ledger.unreadable:
+            self._add(name, Kind.EDITED, "not readable as JSON")
+        else:
+            self._add(name, Kind.UNKNOWN, "no record says which job made it")
+
+    def stray(self, name: str) -> None:
+        """A file among the results."""
+        if name not in self.ledger.maker and name not in self.ledger.records:
+            self.without_record(name)
+
+    def _stale(self, name: str, reason: str) -> None:
+        outputs = sorted(self.ledger.records[name].outputs, key=lambda file: (not file.endswith(_TELLING), file))
+        self._add(outputs[0] if outputs else name, Kind.STALE, reason, name)
+
+    def _add(self, path: str, kind: Kind, reason: str, record: str = "") -> None:
+        if (path, kind) not in self._found:
+            self._found.add((path, kind))
+            self.findings.append(Finding(path, kind, reason, record))

@@ -1,0 +1,83 @@
+"""Data as jobs: fetched and verified, or a person's own that is looked at. Both leave a record."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tap.config.schema import DataConfig
+from tap.errors import UserError
+from tap.provenance.behind import CHECKED, PREPARED, code_of_data
+from tap.provenance.files import atomic_write
+from tap.provenance.record import DATA_RECORD, RECORD_SUFFIX, describe_files, describe_folder, read_record, record_job
+from tap.tasks.report import Report
+
+
+def prepare_data(data: DataConfig, source: Path | None = None) -> Path:
+    """Fetches and verifies a dataset; safe to repeat, and goes on after an interruption.
+
+    A call that finds everything in place leaves the record of the first one, which later records name.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        UserError: the dataset is a person's own, cannot be had, or its folder cannot be written.
+    """
+    if data.name not in PREPARED:
+        raise UserError(
+            f"data: {data.name} is not fetched; put it into {data.root}, then `tap data check` says whether it is right"
+        )
+    started, root = datetime.now(UTC), Path(data.root)
+    manifest: Path = importlib.import_module(PREPARED[data.name]).prepare(root, source)
+    path = root / DATA_RECORD
+    files = sorted(file for file in root.rglob("*") if file.is_file() and file != path and file.name[0] != ".")
+    known = read_record(path)
+    if known is None or (known["outputs"], known["fingerprint"]) != (
+        describe_files(files, bases=(root,)),
+        code_of_data(data.name),
+    ):
+        record_job(
+            path,
+            "prepare",
+            parameters={"data": data.name},
+            inputs=[],
+            outputs=files,
+            started=started,
+            fingerprint=code_of_data(data.name),
+            bases=(root,),
+        )
+    return manifest
+
+
+def check_data(data: DataConfig, report: Path | None = None, decode_all: bool = False) -> Report:
+    """Looks at a person's own data: counts, classes, files that cannot be read.
+
+    Args:
+        data: which data, and where.
+        report: where to write the findings, with the record of the job, if nothing is wrong.
+        decode_all: decode every image (hours for ImageNet).
+
+    Raises:
+        UserError: the dataset is one that this project fetches, or its folder is not there.
+    """
+    if data.name not in CHECKED:
+        raise UserError(f"data: {data.name} is verified whenever it is prepared: `tap data prepare`")
+    started = datetime.now(UTC)
+    found: Report = importlib.import_module(CHECKED[data.name]).check(data.root, decode_all=decode_all)
+    if report is not None and found.ok:
+        atomic_write(report, json.dumps({"data": data.name, "facts": found.facts}, indent=1) + "\n")
+        record_job(
+            report.with_suffix(RECORD_SUFFIX),
+            "check",
+            parameters={"data": data.model_dump(mode="json", exclude={"workers"})},
+            inputs=[],
+            outputs=[report],
+            started=started,
+            fingerprint=code_of_data(data.name),
+            bases=(data.root,),
+            facts={"folders": describe_folder(data.root, bases=(data.root,))},
+        )
+    return found

@@ -1,0 +1,45 @@
+# The coarse stages of dvc.yaml (tap/provenance/stages.py) as groups of targets: `snakemake stage_base`, for example.
+from tap.provenance.stages import STAGES, stage_of
+
+BUILT_TASKS = [task for task in CFG.tasks if behind.is_built(task)]
+
+
+def trained_by(stage):
+    """Weights of the runs that a stage trains."""
+    runs = [run for task in BUILT_TASKS for run in trained_runs(task)]
+    return [
+        str(run.folder / "model.safetensors")
+        for run in runs
+        if stage_of(run.method) == stage
+    ]
+
+
+def trained_runs(task):
+    """All trainings of a task."""
+    own = CFG.tasks[task].pretrain.weights is None
+    return [*([pretraining_run(CFG, task)] if own else []), *runs_of_table(CFG, task)]
+
+
+STAGE_TARGETS = {
+    "data": [data_of_task(task) for task in BUILT_TASKS],
+    "pretrain": trained_by("pretrain"),
+    "base": trained_by("base"),
+    "tap": trained_by("tap"),
+    "baselines": trained_by("baselines"),
+    "evaluate": [
+        *(file for task in BUILT_TASKS for file in results_of(task)),
+        *(str(run.folder / "picture.png") for run in pictured_runs()),
+    ],
+    "tables": all_results(),
+    "audit": [f"results/{SCALE}/audit/audit.html"],
+    "verify": [],
+}
+
+
+for stage in STAGES:
+
+    rule:
+        name:
+            f"stage_{stage.name}"
+        input:
+            STAGE_TARGETS[stage.name],
