@@ -14,6 +14,7 @@ def test_a_table_needs_exactly_the_jobs_of_its_task(project):
         "train_method": 6,
         "evaluate": 7,
         "gather": 1,
+        "verify": 1,
         "table": 1,
         "publish": 1,
     }
