@@ -44,7 +44,11 @@ app.add_typer(data_app, name="data")
 app.add_typer(probe_app, name="probe")
 app.add_typer(paper_app, name="paper")
 
-CHECKED = {"imagenet": "tap.tasks.classification.check", "ade20k": "tap.tasks.segmentation.check"}
+CHECKED = {
+    "imagenet": "tap.tasks.classification.check",
+    "ade20k": "tap.tasks.segmentation.check",
+    "coco": "tap.tasks.detection.check",
+}
 """A person's own datasets, with the module whose `check` looks at them."""
 dvc_app = typer.Typer(help="DVC: the stages of dvc.yaml.", no_args_is_help=True)
 app.add_typer(dvc_app, name="dvc")
@@ -183,7 +187,7 @@ def evaluate(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = Non
 
 @app.command()
 def picture(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None) -> None:
-    """Draw what a trained run of seg predicts and keeps on a few validation images."""
+    """Draw what a trained run of a dense task predicts and keeps on a few validation images."""
     job = _job("evaluate", load_scale(scale), run, spec)
     from tap.studies.picture import run_picture
 

@@ -29,7 +29,7 @@ _UNREAD_WITHOUT_PRUNING = ("controller", "static_split", "recovery")
 
 def pretraining_run(cfg: ScaleConfig, task: str) -> Run:
     """The run that makes the task's pre-trained backbone: one for all seeds, as public weights are."""
-    return Run(cfg.scale, task, PRETRAINING)
+    return Run(cfg.scale, task_of(cfg, task).pretrain.share or task, PRETRAINING)
 
 
 def dense_run(cfg: ScaleConfig, task: str, seed: int) -> Run:
@@ -65,6 +65,11 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
         raise UserError(f"run: {run.id} belongs to scale '{run.scale}', the settings are those of '{cfg.scale}'")
     settings = task_of(cfg, run.task)
     if run.method == PRETRAINING:
+        if settings.pretrain.share is not None:
+            raise UserError(
+                f"tasks.{run.task}.pretrain.share: the backbone is that of '{settings.pretrain.share}', whose run is "
+                f"{pretraining_run(cfg, run.task).id}"
+            )
         if settings.pretrain.train is None:
             raise UserError(
                 f"tasks.{run.task}.pretrain: weights are given ({settings.pretrain.weights}), so there is no "

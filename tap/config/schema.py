@@ -9,11 +9,12 @@ A field that may be null has null as its default, so that adding one changes no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from tap.config.detector import DetectorConfig
 from tap.config.methods import CRITERIA, DENSE, methods_of
 from tap.config.options import MethodOptions
 from tap.config.strict import Strict
@@ -105,6 +106,7 @@ class ModelConfig(Strict):
         ge=1,
         description="patches per side for which absolute positions are stored; null takes those of image_size",
     )
+    detector: DetectorConfig | None = Field(None, description="what follows the encoder in detection; null elsewhere")
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> ModelConfig:
@@ -199,17 +201,22 @@ class PretrainConfig(Strict):
     weights: str | None = Field(
         None, description="MAE checkpoint (safetensors, or a tensor-only .pth); null pre-trains here"
     )
+    share: TaskName | None = Field(None, description="task whose pre-trained backbone is used; null has its own")
     sha256: str | None = Field(None, description="expected sha256 of that file; null accepts any and records it")
     mask_ratio: float = Field(0.75, gt=0, lt=1, description="share of patches hidden from the encoder")
     decoder_width: int = Field(512, ge=8, description="token dimension of the decoder")
     decoder_depth: int = Field(8, ge=1, description="blocks of the decoder")
     decoder_heads: int = Field(16, ge=1, description="attention heads of the decoder")
-    train: TrainConfig | None = Field(None, description="schedule of the pre-training; required without `weights`")
+    train: TrainConfig | None = Field(
+        None, description="schedule of the pre-training, where neither `weights` nor `share` is given"
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> PretrainConfig:
-        if self.weights is None and self.train is None:
-            raise ValueError("give either `weights` (a file) or `train` (a schedule)")
+        if self.weights is None and self.train is None and self.share is None:
+            raise ValueError("give `weights` (a file), `train` (a schedule) or `share` (another task's backbone)")
+        if self.share is not None and (self.weights is not None or self.train is not None):
+            raise ValueError("`share` takes another task's backbone, so neither `weights` nor `train` can be given")
         return self
 
 
@@ -335,6 +342,12 @@ class TaskConfig(Strict):
         return self
 
 
+def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName, TaskConfig]) -> None:
+    source = task.pretrain.share
+    if source is not None and (source == name or source not in tasks or tasks[source].pretrain.train is None):
+        raise ValueError(f"tasks.{name}.pretrain.share: '{source}' is no other task that pre-trains a backbone here")
+
+
 class ScaleConfig(Strict):
     """Everything that one scale fixes."""
 
@@ -356,6 +369,7 @@ class ScaleConfig(Strict):
             raise ValueError(f"static_split must hold {len(layers)} percentages that sum to 100, one per pruning block")
         _check_distinct("keep_rates", self.keep_rates)
         for name, task in self.tasks.items():
+            _check_shared_backbone(name, task, self.tasks)
             _check_blocks(f"tasks.{name}: controller.layers", layers, task.model.depth)
             unknown = [method for method in task.methods if method not in methods_of(name)]
             if unknown:

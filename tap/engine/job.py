@@ -117,7 +117,11 @@ def starting_weights(spec: JobSpec) -> Path | None:
         if not path.is_file():
             raise UserError(f"{path}: there is no such file, but pretrain.weights names it; fetch it, or mend the path")
         return path
-    source = Run(spec.scale, spec.task, PRETRAINING) if spec.start_from == "pretrained" else dense_of(spec)
+    source = (
+        Run(spec.scale, spec.pretrain.share or spec.task, PRETRAINING)
+        if spec.start_from == "pretrained"
+        else dense_of(spec)
+    )
     return published_weights(source)
 
 

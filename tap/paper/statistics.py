@@ -1,7 +1,8 @@
 """Means, standard deviations over seeds, and paired bootstrap intervals over images.
 
 The bootstrap works on *contributions*: one array per image whose sum over images determines the metric. Accuracy is a
-function of the summed (correct, counted) pairs, mean IoU of the summed confusion matrices. A resample of the images is
+function of the summed (correct, counted) pairs, mean IoU of the summed confusion matrices, average precision of how
+often each image is drawn. A resample of the images is
 a vector of counts, so the sums of all resamples are one matrix product.
 
 Two methods are compared on the same resamples of the same images. The seeds of one method were evaluated on the same
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tap.errors import UserError
+from tap.tasks.detection.average_precision import matches_of, mean_ap
 
 Array = NDArray[np.float64]
 Statistic = Callable[[Array], Array]
@@ -68,8 +71,9 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
     """What a metric's bootstrap needs, from the arrays of `per_sample.npz`.
 
     Args:
-        metric: ``top1`` or ``miou``.
-        arrays: for ``top1`` ``correct`` `(n,)`; for ``miou`` ``confusion`` `(n, C, C)`.
+        metric: ``top1``, ``miou``, ``box_ap`` or ``mask_ap``.
+        arrays: for ``top1`` ``correct`` `(n,)`; for ``miou`` ``confusion`` `(n, C, C)`; for AP what
+            `tap.tasks.detection.metrics.match` gives.
 
     Returns:
         Contributions `(n, ...)` and the statistic of their sums; None if the metric is no function of a sum, or the
@@ -80,6 +84,10 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
         return np.stack([correct, np.ones_like(correct)], axis=1), accuracy
     if metric == "miou" and "confusion" in arrays:
         return arrays["confusion"].astype(np.float64), mean_iou
+    if metric in ("box_ap", "mask_ap") and "objects" in arrays:
+        # AP is no function of sums over images, but of how often each of them is drawn: the sum of unit vectors.
+        matches = matches_of(arrays, metric.removesuffix("_ap"))
+        return np.eye(len(arrays["objects"])), partial(mean_ap, matches)
     return None
 
 

@@ -35,6 +35,11 @@ UNITS = {
     "miou": "percent",
     "box_ap": "percent",
     "mask_ap": "percent",
+    **{
+        f"{kind}_ap{part}": "percent"
+        for kind in ("box", "mask")
+        for part in ("50", "75", "_small", "_medium", "_large")
+    },
     "patches": "patches",
     "final_tokens_mean": "patches",
     "final_tokens_sd": "patches",

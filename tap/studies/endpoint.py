@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tap.config.jobs import endpoint_path, job_json, run_of, uses_endpoint
+from tap.config.methods import SCORES
 from tap.config.schema import JobSpec
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
@@ -40,6 +41,7 @@ def run_endpoint(specs: Sequence[JobSpec]) -> Path:
     if not concerned:
         raise UserError("endpoint: no method of this task uses the common recovery, so there is nothing to choose")
     first = concerned[0]
+    score = SCORES[first.task][0]
     task, device = get_task(first), select_device(first.device)
     started, models, weights = datetime.now(UTC), [], set()
     with cpu_threads(first.profile.threads):
@@ -50,11 +52,11 @@ def run_endpoint(specs: Sequence[JobSpec]) -> Path:
             models.append(model.to(device))
             weights.add(path)
         choice = choose_endpoint(
-            models, lambda model: task.evaluate(model, first, "calibration", device).metrics["miou"]
+            models, lambda model: task.evaluate(model, first, "calibration", device).metrics[score]
         )
         content = {
             "endpoint": choice.endpoint,
-            "calibration_score": {f"{alpha:g}": score for alpha, score in choice.scores.items()},
+            "calibration_score": {f"{alpha:g}": value for alpha, value in choice.scores.items()},
             "runs": [run_of(spec).id for spec in concerned],
             "calibration_images": first.data.calibration,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,18 +18,22 @@ from tap.provenance.behind import code_of_picture
 from tap.provenance.record import write_record
 from tap.tasks.registry import get_task
 
+PICTURED = {"seg": "tap.tasks.segmentation.picture", "det": "tap.tasks.detection.picture"}
+"""Tasks whose runs can be drawn, with the module whose `draw` does."""
+
 PICTURE, RECORD = "picture.png", "picture.json"
 
 
 def run_picture(spec: JobSpec) -> Path:
-    """Draws the published weights of a run: image, label, prediction, kept patches.
+    """Draws the published weights of a run: image, truth, prediction, kept patches.
 
     Raises:
         UserError: the task has no such picture, or the run is not trained.
     """
-    if spec.task != "seg":
-        raise UserError(f"picture: task '{spec.task}' has none; name a run of seg")
-    from tap.tasks.segmentation.picture import draw  # MMSegmentation takes seconds that other tasks need not wait for
+    if spec.task not in PICTURED:
+        raise UserError(f"picture: task '{spec.task}' has none; name a run of {' or '.join(PICTURED)}")
+    # By name, since MMSegmentation and MMDetection take seconds that other tasks need not wait for.
+    draw = importlib.import_module(PICTURED[spec.task]).draw
 
     started, run = datetime.now(UTC), run_of(spec)
     weights = published_weights(run)

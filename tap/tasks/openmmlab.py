@@ -7,14 +7,17 @@ import importlib
 import io
 import logging
 import warnings
+from collections.abc import Iterator
 from types import ModuleType
 
 from mmengine.logging import MMLogger
 from mmseg.registry import DATASETS, TRANSFORMS
 
-__all__ = ["DATASETS", "TRANSFORMS", "BaseSegDataset", "import_quietly"]
+from tap.tasks import operators
 
-_KNOWN_LINES = ("Could not import OneDL",)  # an optional data service
+__all__ = ["DATASETS", "TRANSFORMS", "BaseSegDataset", "import_quietly", "quiet_initialisation"]
+
+_KNOWN_LINES = ("Could not import OneDL", "Could not import OneDL. Skipping OneDL datasets.")  # a data service
 _KNOWN_WARNINGS = (  # compiled operators, which nothing here uses
     "Fail to import ``MultiScaleDeformableAttention``",
     "Line NMS is not compiled",
@@ -40,8 +43,21 @@ def import_quietly(module: str) -> ModuleType:
                 print(line)
 
 
+@contextlib.contextmanager
+def quiet_initialisation() -> Iterator[None]:
+    """Keeps MMEngine from writing a line for every parameter that it initialises."""
+    logger = MMLogger.get_current_instance()
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def _unknown(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith(_KNOWN_WARNINGS)
 
 
+operators.install()  # before anything imports MMCV's operators
 BaseSegDataset = import_quietly("mmseg.datasets").BaseSegDataset

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from tap.config.schema import JobSpec
-from tap.errors import UserError
 from tap.tasks.base import Task
 from tap.tasks.classification.task import Classification
 from tap.tasks.pretraining.task import Pretraining
 
 
 def get_task(spec: JobSpec) -> Task:
-    """The pipeline of a job; pre-training (method `mae`) borrows the images of its task.
-
-    Raises:
-        UserError: the task is not built yet.
-    """
+    """The pipeline of a job; pre-training (method `mae`) borrows the images of its task."""
     task: Task
     if spec.task == "cls":
         task = Classification()
@@ -23,5 +18,7 @@ def get_task(spec: JobSpec) -> Task:
 
         task = Segmentation()
     else:
-        raise UserError(f"task: '{spec.task}' is not built yet; use cls or seg")
+        from tap.tasks.detection.task import Detection  # as MMDetection
+
+        task = Detection()
     return Pretraining(task) if spec.method == "mae" else task

@@ -9,7 +9,7 @@ from tap.studies.picture import run_picture
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (Run("smoke", "cls", "tap", 0.5), "picture: task 'cls' has none; name a run of seg"),
+        (Run("smoke", "cls", "tap", 0.5), "picture: task 'cls' has none; name a run of seg or det"),
         (Run("smoke", "seg", "tap", 0.5), "run seg/tap/r0.50/main/s0 is not trained yet; train it first"),
     ],
 )

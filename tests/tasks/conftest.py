@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tap.config.detector import DetectorConfig
 from tap.config.schema import (
     AugmentConfig,
     ControllerConfig,
@@ -21,6 +23,11 @@ from tap.config.schema import (
     ProfileConfig,
     TrainConfig,
 )
+
+TINY_DETECTOR = DetectorConfig(
+    pyramid_channels=8, anchor_scale=4, proposal_convs=1, proposal_samples=16, proposals_before_nms=(30, 30),
+    proposals=(20, 20), box_samples=8, box_convs=1, box_width=16, mask_convs=1, head_channels=8, detections=10,
+)  # fmt: skip
 
 
 def make_spec(data: DataConfig, model: ModelConfig, augment: AugmentConfig, task: str = "cls") -> JobSpec:
@@ -58,6 +65,60 @@ def seg_spec(ade_root):
         return spec.model_copy(update={"eval": EvalConfig(batch_size=2, **(evaluation or {}))})
 
     return make
+
+
+@pytest.fixture
+def det_spec(coco_root):
+    """Makes the settings of a tiny COCO; keyword arguments change the data section, augmentation or model."""
+
+    def make(augment: dict | None = None, model: dict | None = None, **data):
+        settings = {"name": "coco", "root": str(coco_root), "num_classes": 2, "mean": (0.5,) * 3, "std": (0.25,) * 3}
+        settings |= {"calibration": 2} | data
+        sizes = {"image_size": 32, "patch_size": 8, "width": 16, "heads": 2, "class_token": False, "window": 2}
+        sizes |= {"global_blocks": (3, 6, 9, 12), "rel_pos": True, "read_blocks": (12,)}
+        sizes["detector"] = TINY_DETECTOR
+        sizes |= model or {}
+        return make_spec(DataConfig(**settings), ModelConfig(**sizes), AugmentConfig(**(augment or {})), task="det")
+
+    return make
+
+
+@pytest.fixture
+def coco_root(tmp_path):
+    """COCO's layout with 8 + 3 images of 48 x 40 pixels; each has two objects and a crowd region, the last ones none.
+
+    The objects are a polygon (class 5) and an uncompressed run-length code (class 2), as COCO stores them.
+    """
+    root = tmp_path / "coco"
+    rng = np.random.default_rng(0)
+    (root / "annotations").mkdir(parents=True)
+    for split, count in (("train2017", 8), ("val2017", 3)):
+        (root / split).mkdir()
+        images, annotations = [], []
+        for number in range(count):
+            name = f"{number:012d}.jpg"
+            Image.fromarray(rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)).save(root / split / name)
+            images.append({"id": 100 + number, "file_name": name, "height": 40, "width": 48})
+            if number < count - 1:
+                annotations += _objects(100 + number, len(annotations), left=4 + number)
+        categories = [{"id": 2, "name": "block"}, {"id": 5, "name": "triangle"}]
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        (root / "annotations" / f"instances_{split}.json").write_text(json.dumps(content))
+    return root
+
+
+def _objects(image: int, first: int, left: int) -> list[dict]:
+    block = np.zeros((40, 48), dtype=bool)
+    block[20:36, left : left + 12] = True
+    runs = np.diff(np.flatnonzero(np.diff(block.ravel(order="F"), prepend=False)), prepend=0, append=block.size)
+    mask = {"size": [40, 48], "counts": runs.tolist()}
+    triangle = [left + 15.0, 4.0, left + 27.0, 4.0, left + 15.0, 16.0]
+    entries = [
+        {"category_id": 2, "bbox": [left, 20, 12, 16], "area": 192, "segmentation": mask, "iscrowd": 0},
+        {"category_id": 5, "bbox": [left + 15, 4, 12, 12], "area": 72.0, "segmentation": [triangle], "iscrowd": 0},
+        {"category_id": 2, "bbox": [left, 20, 12, 16], "area": 192, "segmentation": mask, "iscrowd": 1},
+    ]
+    return [entry | {"id": first + number, "image_id": image} for number, entry in enumerate(entries, start=1)]
 
 
 @pytest.fixture

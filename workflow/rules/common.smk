@@ -226,11 +226,10 @@ def all_results():
 
 
 def pictured_runs():
-    """The runs of segmentation that a person looks at: no pruning and TAP-J at the main rate, first seed."""
-    if "seg" not in CFG.tasks:
-        return []
-    seed = CFG.tasks["seg"].seeds[0]
+    """The runs of dense tasks that a person looks at: no pruning and TAP-J at the main rate, first seed."""
+    tasks = [task for task in ("seg", "det") if task in CFG.tasks]
     return [
-        Run(SCALE, "seg", DENSE, seed=seed),
-        Run(SCALE, "seg", TAP, CFG.main_rate, seed=seed),
+        Run(SCALE, task, method, rate, seed=CFG.tasks[task].seeds[0])
+        for task in tasks
+        for method, rate in ((DENSE, 1.0), (TAP, CFG.main_rate))
     ]

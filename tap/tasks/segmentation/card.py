@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from tap.tasks.detection.tile_annotations import SLIVER
 from tap.tasks.segmentation.data_frames import CLASSES, PROJECT, VERSION, WHEEL_SHA256, Recording
 
 _TEXT = """\
@@ -34,6 +35,7 @@ statement about cell segmentation.
 | `images/<split>/*.png` | grey, 8 bits; the frame's 0.1th and 99.9th percentile became 0 and 255 |
 | `annotations/<split>/*.png` | labels, 8 bits, as ADE20K stores them: 0 void, then the classes from 1 |
 | `instances/<split>/*.png` | number of the cell, 16 bits; 0 none; the same cell has other numbers in other frames |
+| `coco/instances_<split>.json` | the cells in COCO's format: boxes, run-length masks, areas, crowd flags |
 | `recordings/` | the verified TIFF files |
 | `manifest.json` | settings, and of each tile the hashes of its pixels, pixel counts by label, number of cells |
 
@@ -42,7 +44,9 @@ The name of a tile says recording, frame, focal plane, first row and first colum
 Readers with `reduce_zero_label` (MMSegmentation) see the classes as 0 to {last} and void as 255.
 
 **Void** is what lies within {rim} pixels of the frame's edge and is not labelled, in the two fluorescence recordings:
-their references leave out cells that do not reach further into the frame, so nothing is known there.
+their references leave out cells that do not reach further into the frame, so nothing is known there. In COCO's format
+void is a crowd region on each side of the frame, which evaluation ignores, and so are parts of cells of fewer than
+{sliver} pixels.
 
 ## Splits
 In space, with a gap of {gap} pixels, never by frame: neighbouring frames show the same cells. Rows and columns of each
@@ -81,6 +85,7 @@ def render(manifest: dict[str, Any], recordings: tuple[Recording, ...]) -> str:
         last=len(CLASSES) - 1,
         rim=max(r.unlabelled_rim for r in recordings),
         gap=settings["gap"],
+        sliver=SLIVER,
         regions=_regions(settings["regions"]),
         planes="".join(f"Of `{r.name}`, focal planes {_listed(r.planes)} are used." for r in recordings if r.planes),
         counts=_counts(tiles),

@@ -1,4 +1,4 @@
-"""Tiles of the microscopy frames in ADE20K's folder layout, split in space.
+"""Tiles of the microscopy frames in ADE20K's folder layout and with COCO's annotation files, split in space.
 
 Neighbouring frames show the same cells, so the splits are regions of the frame, the same in all frames, with a gap
 between them. Tiles are drawn around labelled cells, since most of the E. coli frames is empty.
@@ -19,8 +19,9 @@ from rich.console import Console
 from rich.progress import track
 
 from tap.errors import UserError
-from tap.provenance.files import atomic_write
+from tap.provenance.files import atomic_write, sha256_file
 from tap.seeds import derive_seed
+from tap.tasks.detection.tile_annotations import LabelledTile, coco_json
 from tap.tasks.segmentation import card
 from tap.tasks.segmentation.data_frames import CLASSES, RECORDINGS, Frame, Recording, fetch, read_frames
 from tap.tasks.subsets import shuffled
@@ -37,7 +38,7 @@ _LARGEST_OVERLAP = {"training": 0.75, "calibration": 0.6, "validation": 0.6}
 """Share of a tile that another tile of the same time may cover."""
 
 _DRAWS_PER_TILE = 100
-_LAYOUT = 1
+_LAYOUT = 2
 _MANIFEST = "manifest.json"
 
 
@@ -98,6 +99,11 @@ class Tile:
         """File name without suffix."""
         return f"{self.recording}_t{self.time:02d}_z{self.plane}_y{self.top:04d}_x{self.left:04d}"
 
+    @property
+    def window(self) -> tuple[slice, slice]:
+        """Rows and columns of the frame."""
+        return np.s_[self.top : self.top + TILE, self.left : self.left + TILE]
+
 
 def prepare(
     root: str | Path,
@@ -142,13 +148,17 @@ def prepare(
     folder = fetch(root / "recordings", source, recordings)
     path.unlink(missing_ok=True)  # what is there now is not what it says any more
     written: dict[str, dict[str, object]] = {}
+    labelled: dict[str, list[LabelledTile]] = {split: [] for split in SPLITS}
     for recording in track(recordings, "cutting tiles", console=Console(stderr=True), transient=True):
         frames = {(frame.time, frame.plane): frame for frame in read_frames(folder, recording)}
         for split in SPLITS:
             for tile in place(frames, recording.name, split, regions[recording.name][split], tiles[split]):
-                written[f"{split}/{tile.name}"] = _write(root, tile, frames[tile.time, tile.plane])
+                frame = frames[tile.time, tile.plane]
+                written[f"{split}/{tile.name}"] = _write(root, tile, frame)
+                labelled[split].append(_labelled(tile, frame, recording))
     _remove_others(root, set(written))
-    manifest = {"name": "microscopy", "classes": list(CLASSES), "settings": settings, "tiles": written}
+    coco = {split: _write_coco(root, split, tiles_of_split) for split, tiles_of_split in labelled.items()}
+    manifest = {"name": "microscopy", "classes": list(CLASSES), "settings": settings, "coco": coco, "tiles": written}
     atomic_write(root / "README.md", card.render(manifest, recordings))
     return atomic_write(path, json.dumps(manifest, indent=1) + "\n")
 
@@ -239,9 +249,14 @@ def _paths(root: Path, split: str, name: str) -> dict[str, Path]:
     return {kind: root / kind / split / f"{name}.png" for kind in ("images", "annotations", "instances")}
 
 
+def coco_path(root: Path, split: str) -> Path:
+    """COCO's annotation file of a split."""
+    return root / "coco" / f"instances_{split}.json"
+
+
 def _write(root: Path, tile: Tile, frame: Frame) -> dict[str, object]:
     """Writes the three files of a tile where they are not there yet; gives the tile's entry of the manifest."""
-    window = np.s_[tile.top : tile.top + TILE, tile.left : tile.left + TILE]
+    window = tile.window
     arrays = {"images": frame.image[window], "annotations": frame.labels[window], "instances": frame.instances[window]}
     digests = {kind: _digest(array) for kind, array in arrays.items()}
     for kind, path in _paths(root, tile.split, tile.name).items():
@@ -250,6 +265,28 @@ def _write(root: Path, tile: Tile, frame: Frame) -> dict[str, object]:
     pixels = np.bincount(arrays["annotations"].ravel(), minlength=len(CLASSES) + 1)
     numbers = np.unique(arrays["instances"])
     return {"sha256": digests, "pixels": pixels.tolist(), "instances": int((numbers > 0).sum())}
+
+
+def _labelled(tile: Tile, frame: Frame, recording: Recording) -> LabelledTile:
+    """What the annotation file needs of a tile; the frame's rim in rows and columns of the tile."""
+    rim = recording.unlabelled_rim
+    edges = (
+        rim - tile.top,
+        rim - tile.left,
+        frame.labels.shape[0] - rim - tile.top,
+        frame.labels.shape[1] - rim - tile.left,
+    )
+    top, left, bottom, right = (min(max(edge, 0), TILE) for edge in edges)
+    labels, instances = (array[tile.window] for array in (frame.labels, frame.instances))
+    return LabelledTile(f"{tile.name}.png", labels, instances, recording.label, (top, left, bottom, right))
+
+
+def _write_coco(root: Path, split: str, tiles: list[LabelledTile]) -> str:
+    """Writes the annotation file of a split; gives its sha256."""
+    ordered = sorted(tiles, key=lambda tile: tile.name)
+    text = json.dumps(coco_json(ordered, CLASSES), separators=(",", ":")) + "\n"
+    path = atomic_write(coco_path(root, split), text)
+    return sha256_file(path)
 
 
 def _save(path: Path, array: np.ndarray) -> None:
@@ -292,6 +329,10 @@ def _is_complete(path: Path, settings: dict[str, object]) -> bool:
     return (
         manifest.get("settings") == settings
         and (root / "README.md").is_file()
+        and all(
+            coco_path(root, split).is_file() and sha256_file(coco_path(root, split)) == digest
+            for split, digest in manifest["coco"].items()
+        )
         and all(
             _file_digest(file) == entry["sha256"][kind]
             for name, entry in manifest["tiles"].items()

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 from mmcv.transforms import BaseTransform
 from PIL import Image, UnidentifiedImageError
 
 from tap.errors import UserError
+from tap.tasks.images import normalised, read_image
 from tap.tasks.openmmlab import TRANSFORMS
 from tap.tasks.patch_targets import IGNORE
 
@@ -76,22 +76,18 @@ class PackSample(BaseTransform):
     def __init__(
         self, mean: Sequence[float], std: Sequence[float], size: int | None, multiple: int, pad_labels: bool
     ) -> None:
-        self.mean, self.std = (np.asarray(values, dtype=np.float32) for values in (mean, std))
+        self.mean, self.std = mean, std
         self.size, self.multiple, self.pad_labels = size, multiple, pad_labels
 
     def transform(self, results: dict[str, Any]) -> dict[str, Any]:
         """Gives `image` (C, H, W) float32, `labels` (H, W) uint8, `size` before padding, and `sample_id`."""
-        image, labels = results["img"], results["gt_seg_map"]
-        colour = cv2.COLOR_BGR2GRAY if len(self.mean) == 1 else cv2.COLOR_BGR2RGB
-        pixels = cv2.cvtColor(image, colour).reshape(*image.shape[:2], -1).astype(np.float32)
-        pixels = (pixels / 255 - self.mean) / self.std
-        height, width = image.shape[:2]
+        labels = results["gt_seg_map"]
+        height, width = results["img"].shape[:2]
         bottom, right = (self._padded(side) - side for side in (height, width))
-        pixels = np.pad(pixels, ((0, bottom), (0, right), (0, 0)))
         if self.pad_labels:
             labels = np.pad(labels, ((0, bottom), (0, right)), constant_values=IGNORE)
         return {
-            "image": torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))),
+            "image": normalised(results["img"], self.mean, self.std, (height + bottom, width + right)),
             "labels": torch.from_numpy(np.ascontiguousarray(labels)),
             "size": (height, width),
             "sample_id": results["sample_id"],
@@ -101,28 +97,6 @@ class PackSample(BaseTransform):
         if self.size is not None and side <= self.size:
             return self.size
         return -(-side // self.multiple) * self.multiple
-
-
-def read_image(path: Path) -> np.ndarray:
-    """(H, W, 3) uint8 BGR.
-
-    Raises:
-        UserError: missing, unreadable, not 8 bits per channel, or partly transparent.
-    """
-    image = cv2.imdecode(_content(path), cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION)
-    if image is None:
-        raise UserError(f"{path}: cannot be read as an image; get the file again")
-    if image.dtype != np.uint8:
-        raise UserError(
-            f"{path}: {8 * image.itemsize} bits per channel; convert it to 8 bits, since the range is unknown"
-        )
-    if image.ndim == 2:
-        return cv2.cvtColor(image, cv2.COLOR_GRAY2BGR)
-    if image.shape[2] == 4:
-        if image[..., 3].min() < 255:
-            raise UserError(f"{path}: has transparent pixels, whose colour is undefined; flatten it to RGB")
-        return np.ascontiguousarray(image[..., :3])
-    return image
 
 
 def read_labels(path: Path) -> np.ndarray:
@@ -141,16 +115,6 @@ def read_labels(path: Path) -> np.ndarray:
     if labels.ndim != 2 or labels.dtype.kind not in "ui":
         raise UserError(f"{path}: not a label map but a picture of mode {image.mode}; store one number per pixel")
     return labels
-
-
-def _content(path: Path) -> np.ndarray:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); check that the file is there") from error
-    if not content:
-        raise UserError(f"{path}: empty file; get it again")
-    return np.frombuffer(content, dtype=np.uint8)
 
 
 def _size(shape: Sequence[int]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import colorsys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,16 +15,14 @@ from torch import Tensor
 
 from tap.config.jobs import run_of
 from tap.config.schema import JobSpec
-from tap.provenance.files import atomic_write
 from tap.tasks.base import Sample
+from tap.tasks.pictures import hues, kept_patches, kept_title, pixels_of, save
 from tap.tasks.segmentation.data import open_splits
 from tap.tasks.segmentation.data_transforms import IGNORE
 from tap.tasks.segmentation.inference import predict
 from tap.tasks.segmentation.model import Segmenter
 
 _VOID_COLOUR = (0.55, 0.55, 0.55)
-_LIFT, _DARK = 0.35, 0.2
-"""Brightness of black in kept patches, so that they show on a dark image, and what is left of it in removed ones."""
 _LOOKED_AT = 20
 """Images of a stretch among which the one to show is chosen."""
 _MOST_NAMES = 12
@@ -41,8 +38,7 @@ class _Row:
     kept: np.ndarray
     labels: np.ndarray
     prediction: np.ndarray
-    final_tokens: int
-    patches: int
+    kept_title: str
 
 
 def draw(model: Segmenter, spec: JobSpec, path: Path | str, device: torch.device, count: int = 6) -> Path:
@@ -64,9 +60,8 @@ def draw(model: Segmenter, spec: JobSpec, path: Path | str, device: torch.device
     figure = Figure(figsize=(8.4, 2.1 * len(rows) + 0.9), layout="constrained")
     axes = figure.subplots(len(rows), 4, squeeze=False)
     for row, line in zip(rows, axes, strict=True):
-        kept_title = f"{row.final_tokens} of {row.patches} patches kept"
         pictures = (row.image, _colour(row.labels, len(names)), _colour(row.prediction, len(names)), row.kept)
-        for axis, picture, title in zip(line, pictures, (row.name, "label", "prediction", kept_title), strict=True):
+        for axis, picture, title in zip(line, pictures, (row.name, "label", "prediction", row.kept_title), strict=True):
             axis.imshow(picture, interpolation="nearest")
             axis.set_title(title, fontsize=7)
             axis.set_axis_off()
@@ -75,10 +70,7 @@ def draw(model: Segmenter, spec: JobSpec, path: Path | str, device: torch.device
         patches = [Patch(color=colour, label=name) for colour, name in zip(_palette(len(names)), names, strict=True)]
         patches.append(Patch(color=_VOID_COLOUR, label="void"))
         figure.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=7)
-    # Without the field that names matplotlib's version, equal pictures are equal files.
-    return atomic_write(
-        path, lambda temporary: figure.savefig(temporary, format="png", dpi=110, metadata={"Software": None})
-    )
+    return save(figure, path)
 
 
 def _choose(dataset: Any, count: int) -> list[int]:
@@ -101,33 +93,21 @@ def _row(model: Segmenter, spec: JobSpec, dataset: Any, index: int, device: torc
     with torch.inference_mode():
         trace = model.encoder(images, ids, return_trace=True).trace
     assert trace is not None
-    grid = trace.kept[max(trace.kept)][0] if trace.kept else torch.ones(trace.grid, dtype=torch.bool)
     height, width = sample.target.size
-    pixels = _pixels(sample.image, spec)[:height, :width]
-    patch = model.encoder.vit.patch_embed.patch_size
-    mask = grid.view(trace.grid).cpu().numpy().repeat(patch[0], axis=0).repeat(patch[1], axis=1)[:height, :width]
+    pixels = pixels_of(sample.image, spec)[:height, :width]
     return _Row(
         dataset.names[index],
         pixels,
-        (_LIFT + (1 - _LIFT) * pixels) * np.where(mask, 1.0, _DARK)[..., None],
+        kept_patches(pixels, trace, model.encoder.vit.patch_embed.patch_size),
         sample.target.labels.numpy(),
         prediction,
-        int(trace.final_counts[0]),
-        grid.numel(),
+        kept_title(trace),
     )
-
-
-def _pixels(image: Tensor, spec: JobSpec) -> np.ndarray:
-    """Undoes the normalisation: `(H, W, 3)` in [0, 1]."""
-    mean, std = (torch.tensor(values)[:, None, None] for values in (spec.data.mean, spec.data.std))
-    return (image * std + mean).clamp(0, 1).expand(3, -1, -1).permute(1, 2, 0).numpy()
 
 
 def _palette(classes: int) -> np.ndarray:
     """(C, 3): black for the first class, then hues that are far apart for neighbouring numbers."""
-    golden = 0.618034
-    colours = [colorsys.hsv_to_rgb((0.1 + golden * number) % 1.0, 0.75, 0.95) for number in range(classes - 1)]
-    return np.array([(0.0, 0.0, 0.0), *colours])
+    return np.array([(0.0, 0.0, 0.0), *hues(classes - 1)])
 
 
 def _colour(labels: np.ndarray, classes: int) -> np.ndarray:

@@ -1,0 +1,156 @@
+"""COCO's instance format: reading an annotation file, and what can be wrong with one."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from tap.errors import UserError
+
+Content = dict[str, Any]
+_PARTS: Final = ("images", "annotations", "categories")
+_ROUNDING = 1.0
+"""Pixels by which COCO's own boxes reach over the border of the image."""
+
+
+def read_annotations(path: Path) -> Content:
+    """Reads an annotation file and refuses one that is wrong.
+
+    Boxes of zero area are left out, as MMDetection and the metric have no use for them; everything else is kept.
+
+    Raises:
+        UserError: missing, no JSON, not of COCO's form, or with faults (the first kind is named with its examples).
+    """
+    content = load(path)
+    found = faults(content)
+    if found:
+        kind, examples = next(iter(found.items()))
+        more = f" and {len(examples) - 3} more" if len(examples) > 3 else ""
+        raise UserError(
+            f"{path}: {kind}: {'; '.join(examples[:3])}{more}; mend the file, `tap data check det` lists all faults"
+        )
+    kept = [annotation for annotation in content["annotations"] if not has_no_area(annotation)]
+    return content | {"annotations": kept}
+
+
+def load(path: Path) -> Content:
+    """Reads an annotation file as it is.
+
+    Raises:
+        UserError: missing, no JSON, or not of COCO's form.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); check that the file is there") from error
+    except ValueError as error:
+        raise UserError(f"{path}: is not JSON ({error}); get the file again") from error
+    lists = isinstance(content, dict) and all(isinstance(content.get(part), list) for part in _PARTS)
+    if not lists or not all(isinstance(entry, dict) for part in _PARTS for entry in content[part]):
+        raise UserError(f"{path}: is not an instance file of COCO: it must have the lists {', '.join(_PARTS)}")
+    for part, keys in (
+        ("images", ("id", "file_name", "height", "width")),
+        ("annotations", ("id", "image_id", "category_id", "bbox", "area", "segmentation")),
+        ("categories", ("id", "name")),
+    ):
+        for entry in content[part]:
+            lacking = [key for key in keys if key not in entry]
+            if lacking:
+                raise UserError(f"{path}: {part}: entry {entry.get('id', entry)} has no '{lacking[0]}'; get it again")
+    return content
+
+
+def faults(content: Content) -> dict[str, list[str]]:
+    """Everything that is wrong with a file's content, by kind of fault; empty if nothing is."""
+    found = {
+        f"{part}: ids that stand twice": _twice(entry["id"] for entry in content[part]) for part in reversed(_PARTS)
+    }
+    images = {image["id"]: image for image in content["images"]}
+    categories = {category["id"] for category in content["categories"]}
+    checks: dict[str, Callable[[Content], str | None]] = {
+        "annotations of images that are not listed": lambda a: _unless(
+            a["image_id"] in images, f"image {a['image_id']}"
+        ),
+        "categories that are not listed": lambda a: _unless(
+            a["category_id"] in categories, f"category {a['category_id']}"
+        ),
+        "boxes outside of their image": lambda a: _outside(a, images.get(a["image_id"])),
+        "masks that are broken": lambda a: _broken(a["segmentation"], images.get(a["image_id"])),
+    }
+    for kind, check in checks.items():
+        reasons = ((annotation["id"], check(annotation)) for annotation in content["annotations"])
+        found[kind] = [f"annotation {number}: {reason}" for number, reason in reasons if reason is not None]
+    return {kind: examples for kind, examples in found.items() if examples}
+
+
+def has_no_area(annotation: Content) -> bool:
+    """Whether an annotation's box or mask has no area; COCO itself has a few."""
+    width, height = annotation["bbox"][2:]
+    return width <= 0 or height <= 0 or annotation["area"] <= 0
+
+
+def without_objects(content: Content) -> set[Any]:
+    """Ids of the images that have no object of their own (crowd regions are none)."""
+    seen = {annotation["image_id"] for annotation in content["annotations"] if not annotation.get("iscrowd", 0)}
+    return {image["id"] for image in content["images"]} - seen
+
+
+def _unless(right: bool, reason: str) -> str | None:
+    return None if right else reason
+
+
+def _twice(ids: Iterator[Any]) -> list[str]:
+    return [f"id {number}" for number, count in Counter(ids).items() if count > 1]
+
+
+def _outside(annotation: Content, image: Content | None) -> str | None:
+    box = annotation["bbox"]
+    if not isinstance(box, list) or len(box) != 4 or not all(isinstance(value, int | float) for value in box):
+        return f"its box is {box}, not [left, top, width, height]"
+    if image is None:
+        return None
+    left, top, width, height = box
+    reach = min(left, top, image["width"] - left - width, image["height"] - top - height)
+    if width < 0 or height < 0 or reach < -_ROUNDING:
+        return f"box {box} of an image of {image['width']} x {image['height']}"
+    return None
+
+
+def _broken(mask: Any, image: Content | None) -> str | None:
+    """What is wrong with a mask: polygons, or COCO's run-length code, compressed or not."""
+    if isinstance(mask, list):
+        right = bool(mask) and all(isinstance(part, list) and len(part) >= 6 and not len(part) % 2 for part in mask)
+        return _unless(right, "a polygon needs three or more pairs of coordinates")
+    if not isinstance(mask, dict) or not {"size", "counts"} <= mask.keys():
+        return "neither polygons nor a run-length code"
+    if image is not None and list(mask["size"]) != [image["height"], image["width"]]:
+        return f"run-length code of {mask['size']} in an image of {[image['height'], image['width']]}"
+    counts = mask["counts"] if isinstance(mask["counts"], list) else _decompress(mask["counts"])
+    if counts is None or not all(isinstance(count, int) and count >= 0 for count in counts):
+        return "run-length code that cannot be read"
+    pixels = mask["size"][0] * mask["size"][1]
+    return _unless(sum(counts) == pixels, f"run-length code of {sum(counts)} pixels, not {pixels}")
+
+
+def _decompress(text: Any) -> list[int] | None:
+    """Runs of COCO's compressed code (six bits a character, later runs as differences); None if it is cut off."""
+    if not isinstance(text, str):
+        return None
+    runs: list[int] = []
+    value = shift = 0
+    for character in text:
+        bits = ord(character) - 48
+        if not 0 <= bits < 64:
+            return None
+        value |= (bits & 0x1F) << shift
+        shift += 5
+        if bits & 0x20:
+            continue
+        if bits & 0x10:
+            value -= 1 << shift
+        runs.append(value + runs[-2] if len(runs) > 2 else value)
+        value = shift = 0
+    return None if shift else runs

@@ -1,0 +1,109 @@
+"""Detector: an encoder, the simple feature pyramid on its one grid, and MMDetection's Cascade Mask R-CNN heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tap.encoder.sparse_vit import SparseEncoder
+from tap.tasks.detection.mmdet_parts import MODELS, DetDataSample
+from tap.tasks.detection.pyramid import SimpleFeaturePyramid
+from tap.tasks.detection.settings import HeadSettings
+from tap.tasks.openmmlab import quiet_initialisation
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the detector says of a batch.
+
+    Attributes:
+        instances: of each image, MMDetection's `bboxes` `(n, 4)`, `scores` `(n,)`, `labels` `(n,)` and `masks`
+            `(n, H, W)`, best first.
+        final_tokens: patches of each image that reach the last block.
+    """
+
+    instances: list[Any]
+    final_tokens: tuple[int, ...]
+
+
+class Detector(nn.Module):
+    """Reads the recovered grid after the last block once.
+
+    Args:
+        encoder: encoder whose one read block is the last.
+        channels: channels of the pyramid.
+        heads: what the heads are built from.
+    """
+
+    def __init__(self, encoder: SparseEncoder, channels: int, heads: HeadSettings) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.pyramid = SimpleFeaturePyramid(encoder.vit.embed_dim, channels)
+        self.rpn_head: Any = MODELS.build(heads.rpn_head)
+        self.roi_head: Any = MODELS.build(heads.roi_head)
+        self._training_proposals = heads.training_proposals
+        with quiet_initialisation():
+            self.rpn_head.init_weights()
+            self.roi_head.init_weights()
+
+    def forward(
+        self, images: Tensor, samples: Sequence[DetDataSample], sample_ids: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Losses of a training batch, by MMDetection's names.
+
+        Args:
+            images: `(B, C, H, W)`, sides multiples of the patch.
+            samples: objects of each image.
+            sample_ids: `(B,)` int64, key of stateless random draws; optional.
+        """
+        maps = self._maps(images, sample_ids)[0]
+        proposed, proposals = self.rpn_head.loss_and_predict(
+            maps, [_without_classes(sample) for sample in samples], proposal_cfg=self._training_proposals
+        )
+        losses = {f"proposal_{name}": value for name, value in proposed.items()}
+        losses |= self.roi_head.loss(maps, proposals, samples)
+        return {name: sum(value) if isinstance(value, list) else value for name, value in losses.items()}
+
+    def find(
+        self,
+        images: Tensor,
+        metas: Sequence[dict[str, Any]],
+        sample_ids: Tensor | None = None,
+        rescale: bool = True,
+    ) -> Found:
+        """Objects of a batch.
+
+        Args:
+            images: `(B, C, H, W)`.
+            metas: of each image `img_shape` (without padding), and to rescale `ori_shape` and `scale_factor`.
+            sample_ids: `(B,)` int64; optional.
+            rescale: whether boxes and masks are those of the original image; else of the image as given.
+        """
+        maps, final_tokens = self._maps(images, sample_ids)
+        samples = [DetDataSample(metainfo=meta) for meta in metas]
+        proposals = self.rpn_head.predict(maps, samples, rescale=False)
+        return Found(self.roi_head.predict(maps, proposals, samples, rescale=rescale), final_tokens)
+
+    def infer(self, images: Tensor, sample_ids: Tensor | None = None) -> list[Any]:
+        """The full model in one pass: boxes, scores, classes and masks of images `(B, C, H, W)`."""
+        shape = tuple(images.shape[-2:])
+        meta = {"img_shape": shape, "ori_shape": shape, "scale_factor": (1.0, 1.0)}
+        return self.find(images, [meta] * len(images), sample_ids, rescale=False).instances
+
+    def _maps(self, images: Tensor, sample_ids: Tensor | None) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        """The pyramid, and the patches of each image that reached the last block."""
+        output = self.encoder(images, sample_ids)
+        (grid,) = output.grids
+        maps = self.pyramid(grid.transpose(1, 2).unflatten(2, output.size))
+        return maps, output.tokens.layout.counts
+
+
+def _without_classes(sample: DetDataSample) -> DetDataSample:
+    """The same objects, all of one class: a proposal is an object or none."""
+    copy = sample.clone()
+    copy.gt_instances.labels = torch.zeros_like(sample.gt_instances.labels)
+    return copy

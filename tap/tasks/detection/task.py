@@ -1,0 +1,121 @@
+"""Detection: box and mask AP of Cascade Mask R-CNN on the grid at the end of the encoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.structures import InstanceData
+from torch import Tensor, nn
+
+from tap.config.jobs import uses_endpoint
+from tap.config.methods import RANDOM_ENCODER
+from tap.config.schema import JobSpec
+from tap.errors import UserError
+from tap.reducers.build import build_encoder
+from tap.seeds import derive_seed
+from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits
+from tap.tasks.detection.data import Collate, open_splits
+from tap.tasks.detection.metrics import ap_scores, match
+from tap.tasks.detection.mmdet_parts import DetDataSample, encode_mask_results
+from tap.tasks.detection.model import Detector
+from tap.tasks.detection.settings import head_settings
+from tap.tasks.pipeline import PerImage, Pipeline, token_counts
+from tap.tasks.recovery import recovery_settings
+
+_PARTS = {"proposal_loss": ("proposal_",), "box_loss": (".loss_cls", ".loss_bbox"), "mask_loss": (".loss_mask",)}
+"""What the log shows: sums of the losses whose names hold one of these."""
+
+
+class Detection(Pipeline):
+    """COCO at paper scale, microscopy tiles below it."""
+
+    name = "det"
+
+    def datasets(self, spec: JobSpec) -> Splits:
+        """Opens the prepared images and annotation files."""
+        return open_splits(spec)
+
+    def collate(self, spec: JobSpec, train: bool) -> Callable[[Sequence[Sample]], Batch]:
+        """Batches of squares."""
+        return Collate()
+
+    def build_model(self, spec: JobSpec) -> Detector:
+        """Encoder, pyramid and heads; the pyramid and the heads of a seed are the same for all methods.
+
+        Raises:
+            UserError: the settings do not say what follows the encoder, or read another block than the last.
+        """
+        if spec.model.detector is None:
+            raise UserError("model.detector: is missing; detection needs the sizes of its pyramid and heads")
+        encoder = build_encoder(spec, recovery_settings(spec))
+        if encoder.read_blocks != (len(encoder.vit.blocks),):
+            raise UserError(
+                f"model.read_blocks: is {list(encoder.read_blocks)}; detection reads the grid once, after the last "
+                f"block: give [{len(encoder.vit.blocks)}]"
+            )
+        encoder.vit.norm = nn.Identity()  # for classifiers; the pyramid has norms of its own
+        if spec.variant == RANDOM_ENCODER:
+            encoder.requires_grad_(False)
+        heads = head_settings(spec.model.detector, spec.data.num_classes, spec.model.patch_size)
+        with torch.random.fork_rng():
+            torch.manual_seed(derive_seed(spec.seed, "head"))
+            return Detector(encoder, spec.model.detector.pyramid_channels, heads)
+
+    def loss(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, dict[str, float]]:
+        """Sum of the losses of proposals, boxes and masks of all stages."""
+        side = tuple(batch.images.shape[-2:])
+        samples = [_sample(target, side) for target in batch.targets]
+        losses: dict[str, Tensor] = model(batch.images, samples, batch.sample_ids)
+        losses = {name: value for name, value in losses.items() if "loss" in name}
+        # Left on the device: the loop reads them when it writes a row of the log.
+        parts: dict[str, Any] = {
+            part: sum(value.detach() for name, value in losses.items() if any(mark in name for mark in marks))
+            for part, marks in _PARTS.items()
+        }
+        return torch.stack([value.sum() for value in losses.values()]).sum(), parts
+
+    def judge(self, model: Detector, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
+        """The detections of every image and what they found, and the patches that reached the last block."""
+        assert spec.model.detector is not None  # the model was built from it
+        found = model.find(batch.images, [place.meta for place in batch.targets], batch.sample_ids)
+        matched = match(
+            [place.objects for place in batch.targets],
+            [_detections(instances) for instances in found.instances],
+            [place.meta["ori_shape"] for place in batch.targets],
+            spec.data.num_classes,
+            spec.model.detector.detections,
+        )
+        tokens = np.array(found.final_tokens)
+        return {"sample_id": batch.sample_ids.cpu().numpy(), "final_tokens": tokens, **matched}
+
+    def condensed(self, per_image: PerImage) -> PerImage:
+        """All but the boxes."""
+        return {name: values for name, values in per_image.items() if name != "boxes"}
+
+    def score(self, spec: JobSpec, condensed: PerImage) -> dict[str, float]:
+        """Box and mask AP in percent and the realised token counts."""
+        return {**ap_scores(condensed), **token_counts(condensed)}
+
+    def evaluate(self, model: Any, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
+        """As for every task; methods with the common recovery also tell its endpoint."""
+        found = super().evaluate(model, spec, split, device)
+        if uses_endpoint(spec):
+            found.metrics["recovery_endpoint"] = float(model.encoder.recovery.scale)
+        return found
+
+
+def _sample(target: dict[str, Any], side: tuple[int, ...]) -> DetDataSample:
+    """A training image's objects as MMDetection takes them."""
+    sample = DetDataSample(metainfo={"img_shape": target["shape"], "pad_shape": side, "batch_input_shape": side})
+    sample.gt_instances = InstanceData(bboxes=target["boxes"], labels=target["labels"], masks=target["masks"])
+    sample.ignored_instances = InstanceData(bboxes=target["crowds"])
+    return sample
+
+
+def _detections(instances: Any) -> dict[str, Any]:
+    """The model's instances of one image on the CPU, masks as run-length codes."""
+    arrays = {name: instances[name].float().cpu().numpy() for name in ("bboxes", "scores", "labels")}
+    return arrays | {"masks": encode_mask_results(instances.masks.cpu().numpy())}

@@ -1,0 +1,61 @@
+import json
+
+import pytest
+
+from tap.errors import UserError
+from tap.tasks.detection.check import check
+
+COUNTS = {"train2017": 8, "val2017": 3}
+
+
+def look(root, **options):
+    return check(root, COUNTS, categories=2, **options)
+
+
+def test_right_data(coco_root):
+    report = look(coco_root)
+    assert report.ok
+    assert report.facts == [
+        "train2017: 8 images, 14 objects, 7 crowd regions, 1 images without objects (not trained on)",
+        "val2017: 3 images, 4 objects, 2 crowd regions, 1 images without objects (not trained on)",
+    ]
+
+
+def test_everything_that_is_wrong_is_listed(coco_root):
+    file = coco_root / "annotations" / "instances_train2017.json"
+    content = json.loads(file.read_text())
+    entries = content["annotations"]
+    entries[0]["bbox"] = [40, 4, 10, 10]
+    entries[1]["image_id"] = 9
+    entries[2]["category_id"] = 7
+    entries[3]["segmentation"]["counts"].append(1)
+    entries[4]["id"] = 1
+    entries[5]["area"] = 0
+    content["images"].append({"id": 200, "file_name": "none.jpg", "height": 4, "width": 4})
+    file.write_text(json.dumps(content))
+    (coco_root / "val2017" / "000000000001.jpg").write_bytes(b"no picture")
+    report = look(coco_root)
+    found = {problem.text: problem.items for problem in report.problems}
+    assert found == {
+        "train2017: 9 images are listed, expected 8": (),
+        "train2017: annotations: ids that stand twice": ("id 1",),
+        "train2017: annotations of images that are not listed": ("annotation 2: image 9",),
+        "train2017: categories that are not listed": ("annotation 3: category 7",),
+        "train2017: boxes outside of their image": ("annotation 1: box [40, 4, 10, 10] of an image of 48 x 40",),
+        "train2017: masks that are broken": ("annotation 4: run-length code of 1921 pixels, not 1920",),
+        "train2017: images that are listed but missing": ("none.jpg",),
+        "val2017: images that cannot be read": ("000000000001.jpg: not an image",),
+    }
+    assert "train2017: 1 annotations of zero area, which are left out (6)" in report.facts
+
+
+def test_missing_parts(coco_root):
+    (coco_root / "annotations" / "instances_val2017.json").unlink()
+    for image in (coco_root / "train2017").iterdir():
+        image.unlink()
+    (coco_root / "train2017").rmdir()
+    texts = [problem.text for problem in look(coco_root).problems]
+    assert any(text.endswith("check that the file is there") for text in texts)
+    assert "train2017: folder missing" in texts
+    with pytest.raises(UserError, match=r"not a folder; set data\.root"):
+        check(coco_root / "nowhere")
