@@ -28,8 +28,9 @@ def test_the_runs_of_a_table():
     assert runs_of_table(cfg, "cls") == [
         Run("desk", "cls", method, rate, "main", seed) for method, rate in expected for seed in (3, 4)
     ]
+    fewer = cfg.model_copy(update={"tasks": {name: cfg.tasks[name] for name in ("cls", "seg")}})
     with pytest.raises(UserError, match="task: 'det' is not among the tasks of scale 'desk': cls, seg"):
-        runs_of_table(cfg, "det")
+        runs_of_table(fewer, "det")
 
 
 def test_each_kind_of_run_gets_its_schedule_and_its_start():
@@ -42,6 +43,7 @@ def test_each_kind_of_run_gets_its_schedule_and_its_start():
     assert spec["random"].train == spec["tap"].train
     assert job_spec(load_scale("paper"), Run("paper", "cls", "tap", 0.5)).start_from == "pretrained"
     assert pretraining_run(DESK, "cls") == Run("desk", "cls", "mae")
+    assert pretraining_run(DESK, "det") == Run("desk", "seg", "mae")  # the same images
     assert run_of(spec["tap"]) == Run("desk", "cls", "tap", 0.5)
 
 
@@ -52,7 +54,11 @@ def test_each_kind_of_run_gets_its_schedule_and_its_start():
         (Run("desk", "seg", "evit", 0.5), r"method: 'evit' is not a method of seg"),
         (Run("desk", "cls", "dense", 0.5), r"keep rate: 'dense' removes nothing"),
         (Run("smoke", "cls", "tap", 0.5), r"belongs to scale 'smoke', the settings are those of 'desk'"),
-        (Run("desk", "det", "tap", 0.5), r"task: 'det' is not among"),
+        (Run("desk", "det", "tome", 0.5), r"method: 'tome' is not a method of det"),
+        (
+            Run("desk", "det", "mae"),
+            r"tasks\.det\.pretrain\.share: the backbone is that of 'seg', whose run is seg/mae/",
+        ),
     ],
 )
 def test_a_run_that_the_settings_do_not_know_is_refused(run, message):

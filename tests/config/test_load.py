@@ -137,6 +137,33 @@ def test_a_wrong_params_file_is_named(project, text, message):
         load_params(project)
 
 
+def test_a_task_is_not_taken_without_the_one_whose_backbone_it_starts_from(project):
+    write_params(project, "tasks: [det]\n")
+    with pytest.raises(
+        UserError, match=r"^params\.yaml: tasks: det starts from the backbone of seg; list that task as"
+    ):
+        load_scale("desk", root=project)
+    write_params(project, "tasks: [seg, det]\n")
+    assert list(load_scale("desk", root=project).tasks) == ["seg", "det"]
+
+
+@pytest.mark.parametrize(
+    ("pretrain", "message"),
+    [
+        ("{share: det}", "pretrain.share: 'det' is no other task that pre-trains a backbone here"),
+        ("{share: seg, weights: a.pth}", "`share` takes another task's backbone, so neither"),
+        ("{}", "give `weights` .a file., `train` .a schedule. or `share`"),
+    ],
+)
+def test_a_shared_backbone_must_be_one(project, pretrain, message):
+    file = project / "workflow" / "scales" / "desk.yaml"
+    text = file.read_text()
+    assert text.count("pretrain: {share: seg}") == 1
+    file.write_text(text.replace("pretrain: {share: seg}", f"pretrain: {pretrain}"))
+    with pytest.raises(UserError, match=message):
+        load_scale("desk", root=project)
+
+
 def test_a_fault_of_the_scale_file_names_that_file(project):
     file = project / "workflow" / "scales" / "desk.yaml"
     file.write_text(file.read_text().replace("num_classes: 10", "num_classes: ten"))

@@ -21,6 +21,14 @@ def test_a_table_needs_exactly_the_jobs_of_its_task(project):
 
 
 @pytest.mark.slow
+def test_detection_starts_from_the_backbone_of_segmentation(project):
+    planned = project.planned("paper_tables/tab_det.tex")
+    assert (planned["prepare_data"], planned["pretrain"], planned["endpoint"]) == (1, 1, 1)
+    assert planned["train_dense"] == 2  # and a floor: a head on a random encoder
+    assert planned["evaluate"] == planned["train_dense"] + planned["train_method"]
+
+
+@pytest.mark.slow
 def test_the_audit_comes_after_all_tables(project):
     planned = project.planned("audit")
     assert planned["audit"] == 1
