@@ -24,6 +24,50 @@ RANDOM_ENCODER: Final = "random-encoder"
 
 VARIANTS: Final = (MAIN, RANDOM_ENCODER)
 
+METHODS: Final[dict[str, tuple[str, ...]]] = {
+    DENSE: ("cls", "seg", "det"),
+    "random": ("cls", "seg", "det"),
+    "attn_topk": ("cls", "seg", "det"),
+    "evit": ("cls",),
+    "dynamicvit": ("cls",),
+    "evovit": ("cls",),
+    "ats": ("cls",),
+    "tome": ("cls", "seg"),
+    "diffrate": ("cls", "seg"),
+    "algm": ("seg",),
+    "dtop": ("seg",),
+    "svit": ("det",),
+    "cropr": ("cls", "seg", "det"),
+    "static": ("cls", "seg", "det"),
+    TAP: ("cls", "seg", "det"),
+}
+
+
+COMMON_RECOVERY: Final = ("random", "attn_topk", "diffrate", "static")
+"""Methods without a readout of their own: a dense task gives them the common parameter-free recovery."""
+
+
+TAUGHT: Final = ("dynamicvit",)
+"""Methods that also learn from the no-pruning checkpoint of their seed."""
+
+SCORES: Final[dict[str, tuple[str, ...]]] = {"cls": ("top1",), "seg": ("miou",), "det": ("box_ap", "mask_ap")}
+"""The metrics that a task is judged by, in percent; the first decides where one number has to."""
+
+CRITERIA: Final = (
+    "random",
+    "attention_mean",
+    "attention_max",
+    "token_l1",
+    "token_l2",
+    "key_l2",
+    "coverage",
+    "token_kcenter",
+    "key_kcenter",
+    "token_redundancy",
+    "key_redundancy",
+)
+"""The criteria of the controlled probes, in the order of the paper's table."""
+
 
 def methods_of(task: str) -> tuple[str, ...]:
     """Names of the methods that `task`'s table has a row of."""
