@@ -66,7 +66,7 @@ def code_of_picture(task: str, method: str) -> str:
     Raises:
         UserError: the task or the method is not built yet.
     """
-    modules = ["tap.studies.picture", f"{_TASKS[task].rpartition('.')[0]}.picture", *_model(task, method)]
+    modules = ["tap.studies.picture", *_model(task, method)]
     return code_fingerprint(modules, [*COMPUTING, *_TASK_LIBRARIES[task], "matplotlib"])
 
 
