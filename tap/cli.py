@@ -260,6 +260,19 @@ def audit(scale: ScaleOption = None) -> None:
     print(", ".join(f"{found.count(verdict)} {verdict}" for verdict in Verdict))
 
 
+@app.command()
+def crate(
+    scale: ScaleOption = None,
+    out: Annotated[Path | None, typer.Option(help="folder to write; crates/<scale> if not given")] = None,
+    weights: Annotated[bool, typer.Option(help="include the trained weights")] = False,
+) -> None:
+    """Pack a finished scale as an RO-Crate: workflow, results, tables, and who made what."""
+    from tap.paper.crate import write_crate
+
+    name = load_scale(scale).scale
+    print(write_crate(name, out or Path("crates") / name, weights=weights))
+
+
 @paper_app.command("check")
 def paper_check(
     form: Annotated[str, typer.Option("--format", help="text, markdown or json")] = "text",

@@ -9,10 +9,10 @@ from pathlib import Path
 from tap.paper.audit.beside import Number, TableBeside, tables_beside
 from tap.paper.audit.chain import Link, id_of, read_chain, upstream
 from tap.paper.audit.claim import Claim, Judgement, load_claims
-from tap.paper.audit.evidence import Evidence
 from tap.paper.audit.outcome import Outcome, Verdict, combine
 from tap.paper.consistency import findings
 from tap.paper.consistency.rule import EXACT, Finding
+from tap.paper.evidence import Evidence
 from tap.paper.tidy import tidy_path
 from tap.runs import TASKS
 

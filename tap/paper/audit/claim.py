@@ -15,9 +15,9 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tap.errors import UserError
-from tap.paper.audit.evidence import Evidence, reference
 from tap.paper.audit.outcome import Outcome, Verdict, combine, not_measured
 from tap.paper.audit.predicates import PREDICATES
+from tap.paper.evidence import Evidence, reference
 from tap.paper.reported import load_reported, reported_labels
 
 FOLDER = Path(__file__).parents[1] / "claims"

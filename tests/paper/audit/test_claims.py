@@ -4,8 +4,8 @@ import pytest
 
 from tap.errors import UserError
 from tap.paper.audit.claim import FOLDER, load_claims, read_claim
-from tap.paper.audit.evidence import Evidence
 from tap.paper.audit.outcome import Verdict, combine
+from tap.paper.evidence import Evidence
 from tap.paper.reported import load_reported
 
 ROOT = Path(__file__).parents[3]

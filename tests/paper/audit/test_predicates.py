@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tap.errors import UserError
-from tap.paper.audit.evidence import Evidence
 from tap.paper.audit.outcome import Outcome, Verdict
 from tap.paper.audit.predicates import PREDICATES
+from tap.paper.evidence import Evidence
 from tap.runs import Run
 
 SUPPORTED, CONTRADICTED = Verdict.SUPPORTED, Verdict.CONTRADICTED

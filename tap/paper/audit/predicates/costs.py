@@ -7,9 +7,9 @@ import numpy as np
 from tap.config.methods import DENSE
 from tap.core.accounting import controller_parameters
 from tap.core.budget import keep_count
-from tap.paper.audit.evidence import Evidence, reference
 from tap.paper.audit.outcome import Outcome, Verdict, not_measured
 from tap.paper.audit.predicates.scores import title
+from tap.paper.evidence import Evidence, reference
 
 
 def faster(evidence: Evidence, *, task: str, a: str, metric: str = "encoder_speedup", above: float = 1.0) -> Outcome:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tap.paper.audit.evidence import Evidence, reference
 from tap.paper.audit.outcome import Outcome, Verdict, by_interval, not_measured
-from tap.paper.audit.probe_results import Estimate, ProbeResults, stretch
+from tap.paper.evidence import Evidence, reference
+from tap.paper.probe_results import Estimate, ProbeResults, stretch
 from tap.paper.reported import load_reported
 from tap.paper.statistics import Interval, interval, spearman
 

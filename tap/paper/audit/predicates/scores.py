@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tap.paper.audit.evidence import Evidence, names_of_rows, reference
 from tap.paper.audit.outcome import Outcome, Verdict, by_interval, combine, not_measured
+from tap.paper.evidence import Evidence, names_of_rows, reference
 from tap.paper.measured import Value
 from tap.paper.reported import load_reported
 

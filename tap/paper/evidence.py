@@ -18,8 +18,8 @@ from tap.config.load import load_scale
 from tap.config.methods import DENSE, MAIN
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
-from tap.paper.audit.probe_results import VALUES, ProbeResults
 from tap.paper.measured import Measured, Value
+from tap.paper.probe_results import VALUES, ProbeResults
 from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
 from tap.paper.tidy import read_tidy, tidy_path

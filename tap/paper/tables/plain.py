@@ -1,0 +1,238 @@
+"""Tables that are a function of what is measured or set, cell by cell: the paper's rows and columns, other numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from tap.paper.compare import COLUMNS, NO_VERDICT, NOT_MEASURED
+from tap.paper.evidence import Evidence
+from tap.paper.measured import Value
+from tap.paper.reported import ReportedTable, load_reported
+from tap.paper.tables import latex
+from tap.paper.tables.caption import SMOKE_NOTE
+
+Content = Value | str
+Cells = Mapping[tuple[str, str], Content]
+
+
+@dataclass(frozen=True)
+class Head:
+    """A typeset column: its head, and the columns of the reported table that it shows with what is put between."""
+
+    printed: str
+    keys: tuple[str, ...]
+    between: str = ""
+
+
+@dataclass(frozen=True)
+class PlainTable:
+    """What tells one table from another.
+
+    Attributes:
+        label: of the reported table.
+        tasks: tasks whose tidy tables it reads; empty if it reads settings alone.
+        title: start of the caption, in LaTeX.
+        heads: typeset columns after that of the row's name.
+        cells: what is measured or set, by (row, column); what is not there is missing.
+        words: columns that are part of the row's name and are taken from the paper.
+        names: whether rows are named in a first column.
+        scaled: whether the scale decides anything.
+    """
+
+    label: str
+    tasks: tuple[str, ...]
+    title: str
+    heads: tuple[Head, ...]
+    cells: Callable[[Evidence], Cells]
+    words: tuple[str, ...] = ()
+    names: bool = True
+    scaled: bool = True
+
+    @property
+    def reported(self) -> ReportedTable:
+        """The paper's table of the same name."""
+        return load_reported(self.label)
+
+    @property
+    def name(self) -> str:
+        """File stem."""
+        return self.label.replace(":", "_").replace("-", "_")
+
+
+def build_plain_table(table: PlainTable, evidence: Evidence) -> dict[str, str]:
+    """Contents of the table's files by suffix."""
+    cells = table.cells(evidence)
+    return {
+        ".tex": _tabular(table, evidence, cells).render(),
+        ".csv": _csv(_cell_frame(table, evidence, cells)),
+        ".compare.csv": _csv(_compare_frame(table, evidence, cells)),
+        ".compare.md": _markdown(table, evidence, cells),
+    }
+
+
+def shown(content: Content | None, unit: str, sd: bool = False) -> str:
+    """A cell as the table prints it."""
+    if content is None:
+        return latex.MISSING
+    if isinstance(content, str):
+        return latex.escape(content)
+    if sd:
+        return f"{content.mean:.2f}"
+    forms: dict[str, Callable[[float], str]] = {
+        "percent": latex.score,
+        "points": latex.signed,
+        "images/s": latex.rate,
+        "ratio": latex.ratio,
+        "parameters": lambda value: f"{value:,.0f}",
+        "GB": lambda value: f"{value:.2f}",
+    }
+    return forms.get(unit, "{:g}".format)(content.mean)
+
+
+def _tabular(table: PlainTable, evidence: Evidence, cells: Cells) -> latex.Tabular:
+    units = {column.key: column.unit for column in table.reported.columns}
+    groups: list[list[list[str]]] = []
+    for row in table.reported.rows:
+        while len(groups) <= row.group:
+            groups.append([])
+        line = [latex.escape(row.label)] if table.names else []
+        for head in table.heads:
+            parts = []
+            for key in head.keys:
+                printed = table.reported.cell(row.key, key)
+                content = printed.text if key in table.words and printed is not None else cells.get((row.key, key))
+                parts.append(shown(content, units[key], sd=key.endswith(("_sd", "sd_j", "sd_f"))))
+            line.append(latex.MISSING if set(parts) == {latex.MISSING} else head.between.join(parts))
+        groups[row.group].append(line)
+    return latex.Tabular(
+        label=table.label,
+        caption=_caption(table, evidence, cells),
+        heads=[*([""] if table.names else []), *(head.printed for head in table.heads)],
+        groups=groups,
+        origin=f"Written by the workflow; {table.name}.csv lists where each cell comes from. Do not edit.",
+        tight=len(table.heads) > 4,
+    )
+
+
+def _caption(table: PlainTable, evidence: Evidence, cells: Cells) -> str:
+    devices = sorted({device for content in cells.values() for device in _devices(evidence, table, content)})
+    parts = [
+        f"{table.title} at scale \\texttt{{{evidence.scale}}}." if table.scaled else f"{table.title}.",
+        *([rf"\textbf{{{SMOKE_NOTE}}}"] if table.scaled and evidence.scale == "smoke" else []),
+        *([f"Device: {latex.escape('; '.join(devices))}."] if devices else []),
+        *([f"{latex.MISSING} has not been measured."] if len(cells) < _size(table) else []),
+    ]
+    return "\n".join(parts)
+
+
+def _size(table: PlainTable) -> int:
+    return len(table.reported.rows) * (len(table.reported.columns) - len(table.words))
+
+
+def _devices(evidence: Evidence, table: PlainTable, content: Content) -> tuple[str, ...]:
+    if isinstance(content, str) or not content.runs:
+        return ()
+    return evidence.devices(content.runs[0].split("/")[0], content.runs)
+
+
+def _cell_frame(table: PlainTable, evidence: Evidence, cells: Cells) -> pd.DataFrame:
+    """One line per cell. Columns as those of the main tables' CSV, and ``text`` for cells that are words."""
+    lines = []
+    for row in table.reported.rows:
+        for column in table.reported.columns:
+            if column.key in table.words:
+                continue
+            content = cells.get((row.key, column.key))
+            line: dict = {"scale": evidence.scale, "row": row.key, "name": row.label, "column": column.key}
+            line |= {"unit": column.unit, "n_seeds": 0, "status": "missing" if content is None else "measured"}
+            if isinstance(content, str):
+                line["text"] = content
+            elif content is not None:
+                bounds = content.interval
+                line |= {"value": content.mean, "sd": content.sd, "n_seeds": len(content.seeds)}
+                line |= {} if bounds is None else {"low": bounds.low, "high": bounds.high}
+                devices = _devices(evidence, table, content)
+                line |= {"device": "; ".join(devices), "runs": " ".join(content.runs)}
+            lines.append(line)
+    return pd.DataFrame(lines, columns=list(CELL_COLUMNS))
+
+
+CELL_COLUMNS = (
+    "scale",
+    "row",
+    "name",
+    "column",
+    "unit",
+    "value",
+    "sd",
+    "low",
+    "high",
+    "text",
+    "n_seeds",
+    "status",
+    "device",
+    "runs",
+)
+
+
+def _compare_frame(table: PlainTable, evidence: Evidence, cells: Cells) -> pd.DataFrame:
+    """Measured beside reported; no verdicts, which the audit gives."""
+    lines = []
+    for row in table.reported.rows:
+        for column in table.reported.columns:
+            content = cells.get((row.key, column.key))
+            if column.key in table.words or isinstance(content, str):
+                continue
+            line = {"scale": evidence.scale, "kind": "value", "row": row.key, "other": "", "metric": column.key}
+            line |= {"measured": None if content is None else content.mean}
+            line |= {"reported": table.reported.value(row.key, column.key)}
+            line |= {"verdict": NOT_MEASURED if content is None else NO_VERDICT}
+            lines.append(line)
+    return pd.DataFrame(lines, columns=list(COLUMNS))
+
+
+def _markdown(table: PlainTable, evidence: Evidence, cells: Cells) -> str:
+    units = {column.key: column.unit for column in table.reported.columns}
+    lines = [f"# {table.label}: scale {evidence.scale} beside the paper", ""]
+    if evidence.scale == "smoke":
+        lines += [f"**{SMOKE_NOTE}**", ""]
+    columns = [column for column in table.reported.columns if column.key not in table.words]
+    lines += [
+        f"The paper: {table.reported.caption}",
+        "",
+        "Here / in the paper. Verdicts on what the paper claims of these numbers are in the audit.",
+        "",
+        f"| | {' | '.join(column.printed for column in columns)} |",
+        f"|---|{'---|' * len(columns)}",
+    ]
+    for row in table.reported.rows:
+        texts = []
+        for column in columns:
+            content, printed = cells.get((row.key, column.key)), table.reported.cell(row.key, column.key)
+            ours = content if isinstance(content, str) else _plain(content, units[column.key])
+            texts.append(f"{ours} / {latex.MISSING if printed is None else printed.text}")
+        typeset = [key for head in table.heads for key in head.keys if key in table.words]
+        extra = [cell.text for key in typeset if (cell := table.reported.cell(row.key, key)) is not None]
+        lines.append(f"| {' '.join([row.label, *extra])} | {' | '.join(texts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _plain(content: Value | None, unit: str) -> str:
+    if content is None:
+        return latex.MISSING
+    if unit == "parameters":
+        return f"{content.mean:,.0f}"
+    return f"{content.mean:.4g}" if abs(content.mean) < 1000 else f"{content.mean:,.0f}"
+
+
+def _csv(frame: pd.DataFrame) -> str:
+    return frame.to_csv(index=False, lineterminator="\n")
+
+
+def by_rows(rows: Sequence[str], columns: Sequence[str], cell: Callable[[str, str], Content | None]) -> Cells:
+    """All cells that are there, from a function of row and column."""
+    found = {(row, column): cell(row, column) for row in rows for column in columns}
+    return {key: content for key, content in found.items() if content is not None}
