@@ -92,7 +92,8 @@ def _beside(label: str, path: Path) -> TableBeside:
 
 def _measured(path: Path) -> dict[tuple[str, str], Number | str]:
     try:
-        frame = pd.read_csv(path, dtype={"runs": str, "device": str, "row": str, "column": str, "text": str})
+        words = dict.fromkeys(("runs", "device", "row", "column", "text", "unit"), str)
+        frame = pd.read_csv(path, dtype=words, keep_default_na=False, na_values=[""])  # "n/a" is a word here
         frame = frame[frame["status"] == "measured"]
         return {(line["row"], line["column"]): _cell(line) for line in frame.to_dict("records")}
     except (OSError, KeyError, ValueError, pd.errors.ParserError) as error:
