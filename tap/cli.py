@@ -237,16 +237,17 @@ def gather(
 
 @app.command()
 def table(
-    label: Annotated[str, typer.Argument(help="table, such as tab_cls", metavar="LABEL")],
+    labels: Annotated[list[str], typer.Argument(help="tables, such as tab_cls", metavar="LABEL...")],
     scale: ScaleOption = None,
     out: Annotated[Path | None, typer.Option(help="folder to write to; results/<scale>/tables if not given")] = None,
 ) -> None:
-    """Build a table of the paper from the runs, with its comparison."""
+    """Build tables of the paper from the runs, each with its comparison."""
     from tap.paper.tables.registry import build_table
 
     name = load_scale(scale).scale
-    for path in build_table(label, name, out or tables_folder(name)):
-        print(path)
+    for label in labels:
+        for path in build_table(label, name, out or tables_folder(name)):
+            print(path)
 
 
 @app.command()
@@ -296,13 +297,15 @@ def headline(scale: ScaleOption = None) -> None:
 
 @app.command()
 def publish(
-    name: Annotated[str, typer.Argument(help="table, such as tab_cls", metavar="NAME")], scale: ScaleOption = None
+    names: Annotated[list[str], typer.Argument(help="tables, such as tab_cls", metavar="NAME...")],
+    scale: ScaleOption = None,
 ) -> None:
-    """Copy a table to paper_tables, with its record."""
+    """Copy tables to paper_tables, with their records."""
     from tap.provenance.publish import publish_table
 
-    for path in publish_table(name, load_scale(scale).scale):
-        print(path)
+    for name in names:
+        for path in publish_table(name, load_scale(scale).scale):
+            print(path)
 
 
 @app.command()

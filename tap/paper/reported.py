@@ -148,6 +148,12 @@ def reported_labels() -> list[str]:
     return sorted(f"tab:{path.stem}" for path in FOLDER.glob("*.yaml"))
 
 
+def reported_path(label: str) -> Path:
+    """The file of the table called ``label``."""
+    name = re.sub(r"^tab[:_]", "", label).replace("_", "-")
+    return FOLDER / f"{name}.yaml"
+
+
 @cache
 def load_reported(label: str) -> ReportedTable:
     """Reads the table called ``label`` (``tab:seg``; ``tab_seg`` is the same).
@@ -155,8 +161,7 @@ def load_reported(label: str) -> ReportedTable:
     Raises:
         UserError: no such table, or its file is not in the form that the module describes.
     """
-    name = re.sub(r"^tab[:_]", "", label).replace("_", "-")
-    path = FOLDER / f"{name}.yaml"
+    path = reported_path(label)
     if not path.is_file():
         raise UserError(f"table '{label}': no such reported table; there are {', '.join(reported_labels())}")
     return read_reported(path)

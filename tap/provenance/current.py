@@ -85,6 +85,12 @@ def _gather(parameters: Content, cfg: ScaleConfig) -> Any:
     return {"task": task, "runs": sorted(run.id for run in runs_of_table(cfg, task))}
 
 
+def _table(parameters: Content, cfg: ScaleConfig) -> Any:
+    """Tables that are a function of the settings carry all of them."""
+    whole = {"settings": cfg.model_dump(mode="json")} if "settings" in parameters else {}
+    return {**parameters, "main_rate": cfg.main_rate, **whole}
+
+
 def _check(parameters: Content, cfg: ScaleConfig) -> Any:
     """The data of the task that the record is about: the one with the same dataset."""
     name = parameters["data"]["name"]
@@ -119,7 +125,7 @@ _JOBS: Final[dict[str, tuple[Settings, Code]]] = {
     ),
     "verify": (_parameters(lambda parameters, cfg: parameters), lambda content, cfg: ""),
     "table": (
-        _parameters(lambda parameters, cfg: {**parameters, "main_rate": cfg.main_rate}),
+        _parameters(_table),
         lambda content, cfg: behind.code_of_tables(),
     ),
     "audit": (

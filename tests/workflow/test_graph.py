@@ -33,6 +33,12 @@ def test_the_audit_comes_after_all_tables(project):
     planned = project.planned("audit")
     assert planned["audit"] == 1
     assert planned["table"] == planned["gather"] >= 2
+    assert planned["tables_of_rates"] == planned["tables_of_settings"] == 1
+
+
+@pytest.mark.slow
+def test_tables_of_settings_need_no_run(project):
+    assert project.planned("results/smoke/tables/tab_training_config.csv") == {"tables_of_settings": 1}
 
 
 @pytest.mark.slow

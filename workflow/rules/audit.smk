@@ -5,21 +5,25 @@ rule audit:
     input:
         tables=[
             f"results/{SCALE}/tables/{table}.csv"
-            for table, task in TABLES.items()
-            if behind.is_built(task)
+            for table in [
+                *(f"tab_{task}" for task in BUILT_TASKS),
+                *OF_RATES,
+                *OF_SETTINGS,
+            ]
         ],
-        tidy=[
-            f"results/{SCALE}/tidy_{task}.csv"
-            for task in CFG.tasks
-            if behind.is_built(task)
-        ],
+        tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
         paper=sorted(
             str(path)
             for pattern in ("claims/*.yaml", "reported/*.yaml", "audit/page/*")
             for path in Path("tap/paper").glob(pattern)
         ),
     output:
-        [f"results/{SCALE}/audit/audit.{suffix}" for suffix in ("json", "md", "html")],
+        [f"results/{SCALE}/audit/audit.{suffix}" for suffix in ("json", "md")],
+        page=report(
+            f"results/{SCALE}/audit/audit.html",
+            caption="../report/audit.rst",
+            category="Audit",
+        ),
         record=f"results/{SCALE}/audit/audit.record.json",
     log:
         f"{LOG_FOLDER}/audit.log",

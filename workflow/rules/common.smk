@@ -17,6 +17,7 @@ from tap.config.jobs import (
 )
 from tap.config.methods import DENSE, METHODS, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.errors import UserError
+from tap.paper.tables.names import OF_RATES, OF_SETTINGS
 from tap.provenance import behind, orphans
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
@@ -55,6 +56,7 @@ PRUNING_METHODS = [method for method in METHODS if method != DENSE]
 TRAINING_GPUS = CFG.processes if CFG.device == "cuda" else 0
 EVALUATION_GPUS = 1 if CFG.device == "cuda" else 0
 TABLES = {f"tab_{task}": task for task in CFG.tasks}
+BUILT_TASKS = [task for task in CFG.tasks if behind.is_built(task)]
 TABLE_FILES = [".tex", ".csv", ".compare.csv", ".compare.md"]
 
 
@@ -217,7 +219,7 @@ def results_of(task):
 def all_results():
     """Every table and picture that the scale can make; tables where a reader looks if it is the scale of params.yaml."""
     folder = "paper_tables" if IS_DEFAULT_SCALE else f"results/{SCALE}/tables"
-    tables = [table for table, task in TABLES.items() if behind.is_built(task)]
+    tables = [f"tab_{task}" for task in BUILT_TASKS] + [*OF_RATES, *OF_SETTINGS]
     return [
         *(f"{folder}/{table}{suffix}" for table in tables for suffix in TABLE_FILES),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
@@ -233,3 +235,18 @@ def pictured_runs():
         for task in tasks
         for method, rate in ((DENSE, 1.0), (TAP, CFG.main_rate))
     ]
+
+
+def files_of_tables(folder, tables):
+    """All files of some tables, with their records."""
+    return [
+        f"{folder}/{table}{suffix}"
+        for table in tables
+        for suffix in (*TABLE_FILES, ".record.json")
+    ]
+
+
+def reported_of(tables):
+    """The printed tables that stand beside some tables."""
+    names = [table.removeprefix("tab_").replace("_", "-") for table in tables]
+    return [f"tap/paper/reported/{name}.yaml" for name in names]

@@ -31,7 +31,12 @@ rule picture:
         data=data_of,
         weights=f"{RUN_FOLDER}/model.safetensors",
     output:
-        picture=f"{RUN_FOLDER}/picture.png",
+        picture=report(
+            f"{RUN_FOLDER}/picture.png",
+            caption="../report/picture.rst",
+            category="Pictures",
+            labels={"task": "{task}", "method": "{method}", "keep rate": "{rate}"},
+        ),
         record=f"{RUN_FOLDER}/picture.json",
     log:
         f"{LOG_FOLDER}/picture/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",

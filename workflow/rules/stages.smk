@@ -1,8 +1,6 @@
 # The coarse stages of dvc.yaml (tap/provenance/stages.py) as groups of targets: `snakemake stage_base`, for example.
 from tap.provenance.stages import STAGES, stage_of
 
-BUILT_TASKS = [task for task in CFG.tasks if behind.is_built(task)]
-
 
 def trained_by(stage):
     """Weights of the runs that a stage trains."""

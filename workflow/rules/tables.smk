@@ -3,6 +3,7 @@
 
 localrules:
     publish,
+    publish_group,
 
 
 rule gather:
@@ -43,7 +44,17 @@ rule table:
         results=lambda wildcards: results_of(TABLES[wildcards.table]),
         reported=lambda wildcards: f"tap/paper/reported/{TABLES[wildcards.table]}.yaml",
     output:
-        [f"results/{SCALE}/tables/{{table}}{suffix}" for suffix in TABLE_FILES],
+        [
+            f"results/{SCALE}/tables/{{table}}{suffix}"
+            for suffix in TABLE_FILES
+            if suffix != ".csv"
+        ],
+        csv=report(
+            f"results/{SCALE}/tables/{{table}}.csv",
+            caption="../report/table.rst",
+            category="Tables",
+            labels={"table": "{table}"},
+        ),
         record=f"results/{SCALE}/tables/{{table}}.record.json",
     log:
         f"{LOG_FOLDER}/tables/{{table}}.log",
@@ -56,13 +67,46 @@ rule table:
         f"tap table {{wildcards.table}} --scale {SCALE} --out results/{SCALE}/tables 2>&1 | tee {{log}}"
 
 
+# Small tables share a job: most of its time is the start of Python.
+rule tables_of_rates:
+    input:
+        tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
+        verified=[f"results/{SCALE}/verified_{task}.json" for task in BUILT_TASKS],
+        reported=reported_of(OF_RATES),
+    output:
+        files_of_tables(f"results/{SCALE}/tables", OF_RATES),
+    log:
+        f"{LOG_FOLDER}/tables/of_rates.log",
+    params:
+        main_rate=CFG.main_rate,
+        code=behind.code_of_tables(),
+        tables=OF_RATES,
+    message:
+        "Build the tables of keep rates and memory"
+    shell:
+        f"tap table {{params.tables}} --scale {SCALE} --out results/{SCALE}/tables 2>&1 | tee {{log}}"
+
+
+rule tables_of_settings:
+    input:
+        reported=reported_of(OF_SETTINGS),
+    output:
+        files_of_tables(f"results/{SCALE}/tables", OF_SETTINGS),
+    log:
+        f"{LOG_FOLDER}/tables/of_settings.log",
+    params:
+        settings=CFG.model_dump_json(),
+        code=behind.code_of_tables(),
+        tables=OF_SETTINGS,
+    message:
+        "Build the tables of settings"
+    shell:
+        f"tap table {{params.tables}} --scale {SCALE} --out results/{SCALE}/tables 2>&1 | tee {{log}}"
+
+
 rule headline:
     input:
-        [
-            f"results/{SCALE}/tidy_{task}.csv"
-            for task in CFG.tasks
-            if behind.is_built(task)
-        ],
+        [f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
     output:
         json=f"results/{SCALE}/headline.json",
         csv=f"results/{SCALE}/headline.csv",
@@ -89,3 +133,18 @@ rule publish:
         f"Publish {{wildcards.table}} of scale {SCALE}"
     shell:
         f"tap publish {{wildcards.table}} --scale {SCALE} 2>&1 | tee {{log}}"
+
+
+rule publish_group:
+    input:
+        files_of_tables(f"results/{SCALE}/tables", [*OF_RATES, *OF_SETTINGS]),
+    output:
+        files_of_tables("paper_tables", [*OF_RATES, *OF_SETTINGS]),
+    log:
+        f"{LOG_FOLDER}/publish/group.log",
+    params:
+        tables=[*OF_RATES, *OF_SETTINGS],
+    message:
+        f"Publish the small tables of scale {SCALE}"
+    shell:
+        f"tap publish {{params.tables}} --scale {SCALE} 2>&1 | tee {{log}}"

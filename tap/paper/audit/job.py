@@ -6,12 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tap.config.load import load_scale
-from tap.paper.audit.audit import Audit, make_audit
+from tap.paper.audit.audit import Alteration, Audit, make_audit
 from tap.paper.audit.page import to_html
 from tap.paper.audit.report import to_json, to_markdown
 from tap.provenance.behind import TABULATING, code_of_audit
 from tap.provenance.files import atomic_write
 from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.verify import Kind, verify
 
 FILES = {"audit.json": to_json, "audit.md": to_markdown, "audit.html": to_html}
 
@@ -22,21 +23,27 @@ def audit_folder(scale: str) -> Path:
 
 
 def run_audit(scale: str, root: Path | str = ".") -> tuple[Audit, list[Path]]:
-    """Audits a scale and writes ``audit.json``, ``audit.md`` and ``audit.html``.
+    """Verifies a scale's results, audits them, and writes ``audit.json``, ``audit.md`` and ``audit.html``.
+
+    What is wrong with the results is part of the audit, so it ends well whatever the verification finds.
 
     Raises:
         UserError: results or claims cannot be read, or the folder cannot be written.
     """
-    started, root = datetime.now(UTC), Path(root)
-    audit = make_audit(scale, root)
+    started, root, settings = datetime.now(UTC), Path(root), load_scale(scale, root=root)
     folder = root / audit_folder(scale)
+    own = f"{audit_folder(scale)}/"
+    found = [finding for finding in verify(settings, root=root).findings if not finding.path.startswith(own)]
+    audit = make_audit(scale, root, [Alteration(item.path, str(item.kind), item.reason) for item in found])
     files = [atomic_write(folder / name, write(audit)) for name, write in FILES.items()]
     results = folder.parent
+    read = [*sorted(results.glob("tables/*.csv")), *sorted(results.glob("tidy_*.csv"))]
+    edited = {root / item.path for item in found if item.kind == Kind.EDITED}  # shown, and nothing to build on
     record_job(
         folder / f"audit{RECORD_SUFFIX}",
         "audit",
-        parameters={"main_rate": load_scale(scale, root=root).main_rate},
-        inputs=[*sorted(results.glob("tables/*.csv")), *sorted(results.glob("tidy_*.csv"))],
+        parameters={"main_rate": settings.main_rate},
+        inputs=[path for path in read if path not in edited],
         outputs=files,
         started=started,
         fingerprint=code_of_audit(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -14,9 +13,12 @@ from tap.config.load import load_scale
 from tap.errors import UserError
 from tap.paper.compare import compare
 from tap.paper.compare_report import report
+from tap.paper.evidence import Evidence
 from tap.paper.measured import Measured
-from tap.paper.reported import FOLDER
+from tap.paper.reported import reported_path
+from tap.paper.tables import from_settings, rates_and_memory
 from tap.paper.tables.main_table import MAIN_TABLES, Cell, MainTable, cells, tabular
+from tap.paper.tables.plain import PlainTable, build_plain_table
 from tap.paper.tidy import read_tidy, tidy_path
 from tap.provenance.behind import TABULATING, code_of_tables
 from tap.provenance.files import atomic_write
@@ -25,26 +27,26 @@ from tap.provenance.verify import verified_path
 
 SUFFIXES = (".tex", ".csv", ".compare.csv", ".compare.md")
 
-Builder = Callable[[pd.DataFrame, float, str, Path], dict[str, str]]
-
 
 @dataclass(frozen=True)
 class Table:
     """A table that can be built.
 
     Attributes:
-        task: the task whose runs it shows.
-        build: from (tidy table, main keep rate, scale, project folder) to the contents by file suffix.
+        tasks: the tasks whose runs it shows, as far as the scale has them; empty if settings are all that it needs.
+        label: the reported table that stands beside it.
+        build: from (scale, project folder) to the contents by file suffix.
     """
 
-    task: str
-    build: Builder
+    tasks: tuple[str, ...]
+    label: str
+    build: Callable[[str, Path], dict[str, str]]
 
 
 def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str = ".") -> list[Path]:
-    """Writes ``<label>.tex``, ``.csv``, ``.compare.csv`` and ``.compare.md`` from the scale's tidy table, and a record.
+    """Writes ``<label>.tex``, ``.csv``, ``.compare.csv`` and ``.compare.md``, and a record of how they were made.
 
-    Beside the tidy table only the per-image values that it names are read.
+    Beside the tidy tables only the per-image values that these name are read.
 
     Args:
         label: ``tab_cls``; the LaTeX label ``tab:cls`` is the same.
@@ -61,16 +63,16 @@ def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str
     """
     started, name = datetime.now(UTC), table_name(label)
     table = TABLES[name]
-    tidy, verified = (Path(root) / path for path in (tidy_path(scale, table.task), verified_path(scale, table.task)))
-    frame = read_tidy(tidy)
-    rate = load_scale(scale, root=root).main_rate
-    contents = table.build(frame, rate, scale, Path(root))
+    contents = table.build(scale, Path(root))
     files = [atomic_write(Path(out_folder) / f"{name}{suffix}", contents[suffix]) for suffix in SUFFIXES]
+    read = [path(scale, task) for task in table.tasks for path in (tidy_path, verified_path)]
+    settings = load_scale(scale, root=root)
+    parameters = {"table": name, "scale": scale, "main_rate": settings.main_rate}
     record_job(
         Path(out_folder) / f"{name}{RECORD_SUFFIX}",
         "table",
-        parameters={"table": name, "scale": scale, "main_rate": rate},
-        inputs=[tidy, FOLDER / f"{table.task}.yaml", *(file for file in [verified] if file.is_file())],
+        parameters=parameters if table.tasks else {**parameters, "settings": settings.model_dump(mode="json")},
+        inputs=[reported_path(table.label), *(file for path in read if (file := Path(root) / path).is_file())],
         outputs=files,
         started=started,
         fingerprint=code_of_tables(),
@@ -148,8 +150,21 @@ CELL_COLUMNS = (
     "runs",
 )
 
-TABLES: dict[str, Table] = {
-    name: Table(table.task, partial(build_main_table, table)) for name, table in MAIN_TABLES.items()
+
+def _main(table: MainTable) -> Table:
+    def build(scale: str, root: Path) -> dict[str, str]:
+        frame = read_tidy(root / tidy_path(scale, table.task))
+        return build_main_table(table, frame, load_scale(scale, root=root).main_rate, scale, root)
+
+    return Table((table.task,), table.label, build)
+
+
+def _plain(table: PlainTable) -> Table:
+    return Table(table.tasks, table.label, lambda scale, root: build_plain_table(table, Evidence(scale, root)))
+
+
+TABLES: dict[str, Table] = {name: _main(table) for name, table in MAIN_TABLES.items()} | {
+    table.name: _plain(table) for table in (*rates_and_memory.TABLES, *from_settings.TABLES)
 }
 """Tables that can be built, by file stem."""
 

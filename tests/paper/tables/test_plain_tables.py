@@ -10,7 +10,7 @@ from tap.core.accounting import controller_parameters
 from tap.paper.audit.beside import tables_beside
 from tap.paper.evidence import Evidence
 from tap.paper.reported import load_reported
-from tap.paper.tables import from_settings, rates_and_memory
+from tap.paper.tables import from_settings, names, rates_and_memory
 from tap.paper.tables.plain import CELL_COLUMNS, build_plain_table
 from tap.paper.tidy import gather, tidy_path
 
@@ -35,6 +35,13 @@ def measured(project) -> Evidence:
 def rows_of(tex: str) -> dict[str, list[str]]:
     lines = [line.removesuffix(r" \\") for line in tex.splitlines() if line.endswith(r"\\") and "&" in line]
     return {line.split(" & ")[0] + line.split(" & ")[1]: line.split(" & ")[1:] for line in lines}
+
+
+def test_the_groups_of_the_workflow_are_these_tables() -> None:
+    assert tuple(table.name for table in rates_and_memory.TABLES) == names.OF_RATES
+    assert tuple(table.name for table in from_settings.TABLES) == names.OF_SETTINGS
+    assert all(table.tasks for table in rates_and_memory.TABLES)
+    assert not any(table.tasks for table in from_settings.TABLES)
 
 
 @pytest.mark.parametrize("label", TABLES)

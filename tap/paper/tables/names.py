@@ -1,0 +1,11 @@
+"""Groups of tables by what they are made from; each is one job. Imports nothing, so that the workflow can read it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OF_RATES: Final = ("tab_keep_rates", "tab_verified_main", "tab_stability_memory", "tab_memory")
+"""Functions of the tidy tables of all tasks."""
+
+OF_SETTINGS: Final = ("tab_training_config", "tab_parameters", "tab_budget_tests")
+"""Functions of the settings and of code; no run is needed."""
