@@ -69,6 +69,7 @@ def create_model(
         keep_rate=keep_rate,
         class_token=vit.has_class_token,
         num_classes=num_classes,
+        patches=vit.patch_embed.num_patches,
         **controller.model_dump(),
     )
     return Classifier(SparseEncoder(vit, reducer(settings)), num_classes)

@@ -38,7 +38,8 @@ def test_logits_and_trace(method, images):
         again, trace = model(images, return_trace=True)
     assert logits.shape == (2, 5)
     assert torch.equal(again, logits)
-    assert trace.removals.sum(dim=1).tolist() == (9 - trace.final_counts).tolist()
+    if method not in ("evovit", "svit"):  # whose tokens come back
+        assert trace.removals.sum(dim=1).tolist() == (9 - trace.final_counts).tolist()
     assert trace.shares.shape == trace.removals.shape
     if model.encoder.reducer.fixed_count:  # EViT adds a fused token
         assert trace.final_counts.tolist() == [{"dense": 9, "evit": 6}.get(method, 5)] * 2

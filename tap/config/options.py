@@ -119,6 +119,9 @@ class DynamicVitOptions(Strict):
     )
     distill_weight: Weight = Field(0.5, description="weight of the divergence from the dense teacher's logits (public)")
     token_weight: Weight = Field(0.5, description="weight of the error of kept tokens against the teacher's (public)")
+    token_loss: Literal["mse", "kl"] = Field(
+        "mse", description="that error: squared, or the divergence of the softmax over channels (both public)"
+    )
     predictor_lr: float = Field(
         1.0, gt=0, description="learning-rate factor of the predictors; the public recipe gives them the full rate"
     )
@@ -137,8 +140,8 @@ class EvoVitOptions(Strict):
     readout: Literal["mean", "class"] = Field(
         "mean", description="what the classifier reads: the mean of all patches (public), or the class token"
     )
-    class_weight: Weight = Field(
-        1.0, description="weight of the loss of the second head, on the class token, in training (public)"
+    class_weight: Share = Field(
+        0.5, description="share of the loss that is the second head's, on the class token, in training (public)"
     )
 
     @model_validator(mode="after")
@@ -155,7 +158,14 @@ class CroprOptions(Strict):
     layers: tuple[int, ...] | None = Field(
         None, description="blocks after which patches leave, from 1; null (default) takes controller.layers"
     )
+    warmup: Share | None = Field(
+        None,
+        description="share of the training over which removals rise to their final number; null (default) is 0 for cls "
+        "and 0.5 for dense tasks, as in public code",
+    )
     mlp: bool = Field(True, description="MLP in the auxiliary heads (public)")
+    projections: bool = Field(False, description="learned projections and norm in the attention (public variant)")
+    heads: int = Field(1, ge=1, description="heads of that attention (public)")
     weight: Weight = Field(1.0, description="weight of the loss of each auxiliary head (public)")
     last_layer_fusion: bool = Field(True, description="pruned patches re-join before the last block (public)")
 
@@ -163,20 +173,36 @@ class CroprOptions(Strict):
 class DtopOptions(Strict):
     """DToP."""
 
-    layers: tuple[int, ...] = Field((6, 8), description="blocks after which confident patches exit (public: ViT-B)")
-    kept_per_class: int = Field(5, ge=0, description="most confident patches of each class that stay (public)")
-    weight: Weight = Field(1.0, description="weight of the loss of each auxiliary head")
-    pruned_from: Share = Field(
-        0.5,
-        description="share of the training after which patches exit there too (public: a training of its own)",
+    layers: tuple[int, ...] = Field(
+        (6, 8), min_length=1, description="blocks after which confident patches exit (public: ViT-B)"
     )
-    threshold: Share = Field(0.95, description="confidence of an exit until calibration finds the one for K (public)")
+    kept_per_class: int = Field(5, ge=1, description="most confident patches of each class that stay (public)")
+    threshold: Share = Field(0.9, description="confidence of an exit until calibration finds the one for K (public)")
+    channels: int | None = Field(
+        None, ge=1, description="width of the auxiliary heads; null (default) is half the model's (public: 384 of 768)"
+    )
+    heads: int = Field(6, ge=1, description="attention heads of the auxiliary heads (public)")
+    decoder_layers: int = Field(3, ge=1, description="decoder layers of the auxiliary heads (public)")
+    dropout: float = Field(0.1, ge=0, lt=1, description="dropout in the auxiliary heads (public)")
+    presence_weight: Weight = Field(1.0, description="weight of the loss of which classes are there (public)")
+    mask_weight: Weight = Field(20.0, description="weight of the focal loss of the masks (public)")
+    dice_weight: Weight = Field(1.0, description="weight of the Dice loss of the masks (public)")
+    pruned_from: Share = Field(
+        0.5, description="share of the training after which patches exit there too (public: a training of its own)"
+    )
 
 
 class SvitOptions(Strict):
     """SViT."""
 
-    first_block: int = Field(4, ge=1, description="first block with a gate (public)")
+    layers: tuple[int, ...] | None = Field(
+        None, description="blocks with a gate, from 1; null (default) is 4 and all later ones (public)"
+    )
+    ratios: tuple[Share, ...] | None = Field(
+        None,
+        description="share of tokens that each of these blocks is to get; null (default) falls in thirds of the blocks "
+        "to the keep rate, as in public code (.7, .49, .343)",
+    )
     ratio_weight: Weight = Field(4.0, description="weight of (mean share of tokens - keep rate)^2 (public)")
     tau: float = Field(1.0, gt=0, description="temperature of the gates in training (public)")
 

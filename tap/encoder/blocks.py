@@ -25,6 +25,9 @@ from tap.errors import UserError
 
 Part = Literal["q", "k", "v"]
 
+HIDDEN = -1e4
+"""Logit of a key that is not seen: no share in any precision, and no NaN where nothing is seen."""
+
 
 def check_block(block: Any, name: str) -> None:
     """Refuses blocks whose pieces are not the ones this module knows.
@@ -100,17 +103,31 @@ def add_attention(
         tokens: the states that enter it.
         hidden: their normalised states `(T, d)` (only read by a gated attention).
         query, key, value: `(T, H, d_h)`.
-        bias: what is added to all logits of a key `(T,)`; for global attention without relative position only.
+        bias: what is added to all logits of a key `(T,)`; zero for places beyond the grid's edge.
     """
     windows = _windows(block.attn, tokens)
     if windows is None:
         out = _attended(block.attn, hidden, query, key, value, tokens, None, bias)
         return tokens.with_states(tokens.x + _drop_path(block.drop_path1, block.ls1(out), tokens, None))
-    assert bias is None
     hidden, query, key, value = (part.index_select(0, windows.patch_rows) for part in (hidden, query, key, value))
-    out = block.ls1(_attended(block.attn, hidden, query, key, value, tokens, windows))
+    bias = None if bias is None else bias.index_select(0, windows.patch_rows)
+    out = block.ls1(_attended(block.attn, hidden, query, key, value, tokens, windows, bias))
     out = _drop_path(block.drop_path1, out, tokens, windows).to(tokens.x.dtype)
     return tokens.with_states(tokens.x.index_add(0, windows.patch_rows, out))
+
+
+def run_masked(block: Any, tokens: Tokens, seen: Tensor) -> Tokens:
+    """One whole block in which rows attend to some rows only; a row that nobody sees is computed like the others.
+
+    Args:
+        block: the transformer block.
+        tokens: the states that enter it.
+        seen: rows that are seen `(T,)`, bool.
+    """
+    hidden = block.norm1(tokens.x)
+    query, key, value = _project_all(block.attn, hidden)
+    bias = torch.where(seen, 0.0, HIDDEN).to(query.dtype)
+    return run_mlp(block, add_attention(block, tokens, hidden, query, key, value, bias))
 
 
 def add_attended(block: Any, tokens: Tokens, hidden: Tensor, out: Tensor) -> Tokens:
@@ -191,9 +208,14 @@ def _attended(
             part.expand(len(windows.rows), -1, -1).index_copy(0, real, own)
             for part, own in zip(_padding(attn, query.dtype), (query, key, value), strict=True)
         )
+        bias = None if bias is None else bias.new_zeros(len(windows.rows)).index_copy(0, real, bias)
     if tables is not None:
         query, key = fold(query, key, tables, _places(tokens).whole if windows is None else windows.frame)
         scale = 1.0
+        if bias is not None:  # as one more entry of the longer rows
+            ones, column = query.new_ones(*query.shape[:2], 1), bias.to(key.dtype)[:, None, None]
+            query, key = torch.cat([query, ones], dim=-1), torch.cat([key, column.expand(*key.shape[:2], 1)], dim=-1)
+            bias = None
     out = attend(query, key, value, groups, attn.attn_drop.p if attn.training else 0.0, scale, bias)
     return _project_back(attn, hidden, out if real is None else out.index_select(0, real))
 

@@ -40,6 +40,7 @@ class ReducerSettings:
         allocation_bias, recovery_bias, register_std: initial values of the controller.
         schedule: shares of the removal budget per pruning block that replace the learned allocation (ablations).
         num_classes: classes of the task's head, for auxiliary heads; None where there is no head.
+        patches: patches of an image of the model's own size, for methods that learn something for each; None elsewhere.
         options: settings of the method itself (`tap.config.options`); None is its public recipe.
     """
 
@@ -60,6 +61,7 @@ class ReducerSettings:
     register_std: float = 0.02
     schedule: tuple[float, ...] | None = None
     num_classes: int | None = None
+    patches: int | None = None
     options: Any = None
 
     def __post_init__(self) -> None:
@@ -171,6 +173,11 @@ class Reducer(nn.Module):
     def pool(self, vit: Any, output: EncoderOutput) -> Tensor | None:
         """What the classifier reads `(B, d)`, for methods with a readout of their own; None for the model's."""
         return None
+
+    @property
+    def task_weight(self) -> float:
+        """Weight of the task's own loss in training."""
+        return 1.0
 
     def dense_logits(self, logits: Tensor, output: EncoderOutput) -> Tensor:
         """The logits of a segmentation head on the patch grid `(B, C, h, w)`, where a method has others for some."""

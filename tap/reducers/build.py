@@ -133,6 +133,7 @@ def build_encoder(spec: JobSpec, recovery: RecoverySettings | None = None) -> Sp
                 register_std=spec.controller.register_std,
                 schedule=spec.controller.schedule,
                 num_classes=spec.data.num_classes,
+                patches=(spec.model.image_size // vit.patch_embed.patch_size[0]) ** 2,
                 options=None if spec.options is None else spec.options.of(spec.method),
             )
         )

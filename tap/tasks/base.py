@@ -154,11 +154,17 @@ class Task(ABC):
         """Metrics of `model` on a split, with the per-image values behind them."""
 
 
-def with_terms(loss: Tensor, terms: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Any]]:
-    """A task's loss with the terms of the method; where there are any, the log shows each part by its name."""
+def with_terms(loss: Tensor, terms: Mapping[str, Tensor], weight: float = 1.0) -> tuple[Tensor, dict[str, Any]]:
+    """A task's loss with the terms of the method; where there are any, the log shows each part by its name.
+
+    Args:
+        loss: the task's own loss.
+        terms: weighted terms of the method.
+        weight: weight of the task's own loss beside them.
+    """
     if not terms:
         return loss, {}
-    parts = {"task_loss": loss, **terms}
+    parts = {"task_loss": loss if weight == 1.0 else weight * loss, **terms}
     # Left on the device: the loop reads them when it writes a row of the log.
     return sum(parts.values(), loss.new_zeros(())), {name: part.detach() for name, part in parts.items()}
 

@@ -6,13 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import common_recovery, tiny_encoder, tiny_images
+from tiny_models import LAYERED, common_recovery, tiny_encoder, tiny_images
 
 from tap.encoder.recovery import RecoverySettings
-from tap.reducers.registry import available
 
 WIDTH = 16
-METHODS = [name for name in available() if name != "dense"]
 
 
 def formula(removed: int, layers: int, scalar: int, pointer: int = 4, images: int = 1) -> int:
@@ -20,7 +18,7 @@ def formula(removed: int, layers: int, scalar: int, pointer: int = 4, images: in
     return removed * (WIDTH * scalar + pointer) + images * layers * scalar
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LAYERED)
 @pytest.mark.parametrize(("precision", "scalar"), [("autocast", 2), ("bfloat16", 2), ("float32", 4), ("float64", 8)])
 def test_bytes_are_the_paper_s_formula(method, precision, scalar):
     encoder = tiny_encoder(method, 0.4, (1, 2, 3), (4,), common_recovery(method), grid=(4, 5), seed=5)
@@ -57,7 +55,7 @@ def test_bytes_for_any_size_and_rate(grid, percent, batch, seed):
     assert output.recovery.bytes == formula(removed, layers, 2, images=batch)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", LAYERED)
 def test_records_describe_the_removals(method):
     """Survivors have no record; every pointer names a patch that its layer kept; offsets are differences of states."""
     encoder = tiny_encoder(method, 0.3, (1, 2, 4), (4,), common_recovery(method), grid=(5, 5), seed=1).double()
@@ -138,7 +136,7 @@ def test_a_read_at_the_removal_layer_gives_back_the_removed_feature():
     torch.testing.assert_close(grid, before[0][:, 2:])
 
 
-@pytest.mark.parametrize("method", available())
+@pytest.mark.parametrize("method", ["dense", *LAYERED])
 def test_reads_change_nothing_in_the_encoder(method):
     """Reconstructed features never re-enter: the same states with and without read points."""
     recovery = common_recovery(method)
@@ -153,7 +151,7 @@ def test_reads_change_nothing_in_the_encoder(method):
     torch.testing.assert_close(one.tokens.x, other.tokens.x, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("method", available())
+@pytest.mark.parametrize("method", ["dense", *LAYERED])
 def test_at_rate_1_the_head_s_input_is_the_dense_model_s(method):
     encoder = tiny_encoder(method, 1.0, (1, 3), (1, 2, 3, 4), common_recovery(method), grid=(3, 5))
     images = tiny_images(encoder, 2)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_models import tiny_encoder, tiny_images
-
-from tap.reducers.registry import available
+from tiny_models import LAYERED, tiny_encoder, tiny_images
 
 
 def trace_of(encoder, images):
@@ -14,7 +12,7 @@ def trace_of(encoder, images):
         return encoder(images, torch.arange(len(images)), return_trace=True).trace
 
 
-@pytest.mark.parametrize("method", [name for name in available() if name != "dense"])
+@pytest.mark.parametrize("method", LAYERED)
 def test_trace_adds_up(method):
     encoder = tiny_encoder(method, 0.4, (1, 2, 3), grid=(4, 5), seed=1)
     trace = trace_of(encoder, tiny_images(encoder, 4))
@@ -40,7 +38,7 @@ def test_a_method_without_pruning_has_no_column():
     assert trace.final_counts.tolist() == [16, 16]
 
 
-@pytest.mark.parametrize("method", [name for name in available() if name != "dense"])
+@pytest.mark.parametrize("method", LAYERED)
 @pytest.mark.parametrize("rate", [1.0, 0.95, 0.05])
 def test_one_column_per_pruning_block_whatever_is_removed(method, rate):
     """Traces of different batches can be put together, also where a block had nothing to remove."""

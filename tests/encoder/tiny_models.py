@@ -9,12 +9,25 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from tap.config.options import CroprOptions, DtopOptions, EvoVitOptions, SvitOptions
 from tap.encoder.recovery import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.reducers.base import ReducerSettings
 from tap.reducers.registry import get
 
 PATCH = 2
+
+
+LAYERED = ("attn_topk", "dynamicvit", "random", "static", "tap")
+"""Methods that prune in the blocks that the settings name and have the common recovery or TAP's."""
+
+TINY_OPTIONS = {
+    "cropr": CroprOptions(layers=(2, 3), warmup=0.0),
+    "dtop": DtopOptions(layers=(2, 3), channels=8, heads=2, kept_per_class=1, threshold=0.4),
+    "evovit": EvoVitOptions(first_block=2, chosen_again=(4,)),
+    "svit": SvitOptions(layers=(2, 3, 4)),
+}
+"""Settings of methods that act in blocks of their own, for a model of four blocks."""
 
 
 def tiny_vit(
@@ -48,7 +61,14 @@ def tiny_encoder(
 ) -> SparseEncoder:
     """A method on `tiny_vit`, in evaluation mode. The static rule's shares fit any number of pruning blocks."""
     backbone = tiny_vit(seed=seed, **vit)
-    given = {"split": tuple(range(1, len(layers) + 1)), "class_token": backbone.has_class_token, "dense": bool(reads)}
+    given = {
+        "split": tuple(range(1, len(layers) + 1)),
+        "class_token": backbone.has_class_token,
+        "dense": bool(reads),
+        "num_classes": 3,
+        "patches": backbone.patch_embed.num_patches,
+        "options": TINY_OPTIONS.get(method),
+    }
     reducer = get(method)(
         ReducerSettings(
             width=backbone.embed_dim,

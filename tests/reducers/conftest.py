@@ -1,4 +1,4 @@
-"""Lends this folder the tiny encoders of `tests/encoder`, and `public_vit`."""
+"""Lends this folder the tiny encoders of `tests/encoder`, and its own `public_vit` and `public_weights`."""
 
 import sys
 from pathlib import Path

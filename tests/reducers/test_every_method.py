@@ -18,6 +18,7 @@ from tap.config.options import AlgmOptions, AtsOptions
 from tap.core.budget import keep_count
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.errors import UserError
+from tap.reducers.base import TeacherOutput, TrainingPass
 from tap.reducers.registry import available, get
 
 LAYERS = (2, 3, 4)
@@ -35,6 +36,7 @@ class Case:
         differs_at: block after which the counts of images differ, for methods whose counts do.
         progress: share of the training at which all its weights learn.
         marks: whether it only marks removed patches at that time.
+        rejoins: whether removed patches are back in the last block.
     """
 
     options: Any = None
@@ -43,11 +45,15 @@ class Case:
     differs_at: int = 2
     progress: float = 0.3
     marks: bool = False
+    rejoins: bool = False
 
 
 CASES = {
     "evit": Case(class_token=True, extra=1),
     "ats": Case(AtsOptions(first_block=2, last_block=3), class_token=True),
+    "cropr": Case(rejoins=True),
+    "dynamicvit": Case(marks=True),
+    "svit": Case(differs_at=3),
     "diffrate": Case(class_token=True, progress=0.0, marks=True),
     "algm": Case(AlgmOptions(local_block=2, global_blocks=(3, 4), threshold=0.6)),
 }
@@ -80,7 +86,9 @@ def make(method: str, rate: float = 0.4, dense: bool = False, **options: Any) ->
     reads = (1, 2, 3, 4) if dense else ()
     layers = options.pop("layers", LAYERS)
     options.setdefault("seed", 9)
-    given = {"options": case_of(method).options}
+    given = {"task": "seg" if dense else "cls"}
+    if case_of(method).options is not None:
+        given["options"] = case_of(method).options
     return tiny_encoder(method, rate, layers, reads, common_recovery(method), given, **options)
 
 
@@ -126,7 +134,7 @@ def test_exactly_k_patches_reach_the_last_block(method, grid, percent, batch, la
         output = encoder(images, ids_of(images), return_trace=True)
     final = final_tokens(method, patches, percent / 100)
     assert output.trace.final_counts.tolist() == [final] * batch
-    assert rows == [batch * (final + output.tokens.layout.prefix)]
+    assert rows == [batch * ((patches if case_of(method).rejoins else final) + output.tokens.layout.prefix)]
 
 
 @ways
@@ -200,8 +208,17 @@ def test_training_step(method, dense):
     images = tiny_images(encoder)
     encoder.reducer.set_progress(case_of(method).progress)
     output = encoder(images, ids_of(images), return_trace=True)
-    loss = encoder.pool(output).square().mean() + sum(grid.square().mean() for grid in output.grids)
-    loss.backward()
+    pooled = encoder.pool(output)
+    loss = pooled.square().mean() + sum(grid.square().mean() for grid in output.grids)
+    given = TrainingPass(
+        encoder,
+        output,
+        pooled[:, :3],
+        torch.tensor([0, 2, 1]),
+        torch.randint(3, (3, 20)),
+        TeacherOutput(torch.randn(3, 3), torch.randn(3, 20, 16)),
+    )
+    (loss + sum(encoder.reducer.losses(given).values())).backward()
     gradients = {name: parameter.grad for name, parameter in encoder.named_parameters()}
     assert all(gradient.isfinite().all() for gradient in gradients.values() if gradient is not None)
     assert gradients["vit.patch_embed.proj.weight"].any()

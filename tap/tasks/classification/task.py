@@ -46,7 +46,8 @@ class Classification(Pipeline):
         logits = model.classify(output).float()
         teacher = None if model.teacher is None else model.teacher(batch.images, batch.sample_ids)
         given = TrainingPass(model.encoder, output, logits, batch.targets, teacher=teacher)
-        return with_terms(F.cross_entropy(logits, batch.targets), model.encoder.reducer.losses(given))
+        reducer = model.encoder.reducer
+        return with_terms(F.cross_entropy(logits, batch.targets), reducer.losses(given), reducer.task_weight)
 
     def judge(self, model: Classifier, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
         """Whether the top class is right, and how many patches reached the last block."""

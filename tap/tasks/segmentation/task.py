@@ -62,7 +62,7 @@ class Segmentation(Pipeline):
             )
         return Segmenter(encoder, head, inference_settings(spec.eval, spec.model))
 
-    def loss(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, dict[str, float]]:
+    def loss(self, model: Any, batch: Batch, progress: float) -> tuple[Tensor, dict[str, float]]:
         """Cross entropy over the pixels that are not void, and the share of them that is right."""
         samples = []
         for labels, number in zip(batch.targets, batch.sample_ids, strict=True):
@@ -71,7 +71,7 @@ class Segmentation(Pipeline):
             samples.append(sample)
         losses: dict[str, Any] = model(batch.images, samples, mode="loss")
         terms = {name.removeprefix(f"{METHOD}."): loss for name, loss in losses.items() if name.startswith(METHOD)}
-        loss, extra = with_terms(losses["decode.loss_ce"], terms)
+        loss, extra = with_terms(losses["decode.loss_ce"], terms, model.encoder.reducer.task_weight)
         # Left on the device: the loop reads it when it writes a row of the log.
         return loss, {"pixel_accuracy": losses["decode.acc_seg"].squeeze(), **extra}
 
