@@ -18,36 +18,53 @@ from tap.runs import Run
 
 Content = Mapping[str, Any]
 Settings = Callable[[Content, ScaleConfig], tuple[Any, Any]]
-Code = Callable[[Content, ScaleConfig], str]
+Code = Callable[[Content, "Today"], str]
 
 
-def staleness(content: Content, cfg: ScaleConfig) -> str | None:
-    """Why a job's result is not what the workflow would make today; None if it is.
+class Today:
+    """The workflow as its code and settings are now. Each piece of code is looked at once.
 
     Args:
-        content: the parts of the job's record.
         cfg: the settings in use.
     """
-    if not content.get("job"):
-        return "its record is of an earlier form"
-    if content["job"] not in _JOBS:
-        return f"the workflow has no job of the kind '{content['job']}'"
-    settings, fingerprint = _JOBS[content["job"]]
-    try:
-        before, now = settings(content, cfg)
-        code = fingerprint(content, cfg)
-    except UserError as error:
-        return f"the settings do not have it any more ({error})"
-    except (KeyError, TypeError) as error:
-        return f"its record lacks {error}"
-    changed = _first_difference(before, now)
-    if changed is not None:
-        return f"other settings: {changed}"
-    if content.get("fingerprint") != code:
-        libraries = {name: text for name, text in content.get("versions", {}).items() if name != "python"}
-        newer = [f"{name} {text} -> {version(name)}" for name, text in libraries.items() if text != version(name)]
-        return f"other code{' or libraries: ' + ', '.join(newer) if newer else ''}"
-    return None
+
+    def __init__(self, cfg: ScaleConfig) -> None:
+        self.cfg = cfg
+        self._codes: dict[tuple[Any, ...], str] = {}
+
+    def code(self, of: Callable[..., str], *arguments: str) -> str:
+        """A fingerprint of `tap.provenance.behind`."""
+        key = (of.__name__, *arguments)
+        if key not in self._codes:
+            self._codes[key] = of(*arguments)
+        return self._codes[key]
+
+    def staleness(self, content: Content) -> str | None:
+        """Why a job's result is not what the workflow would make today; None if it is.
+
+        Args:
+            content: the parts of the job's record.
+        """
+        if not content.get("job"):
+            return "its record is of an earlier form"
+        if content["job"] not in _JOBS:
+            return f"the workflow has no job of the kind '{content['job']}'"
+        settings, code = _JOBS[content["job"]]
+        try:
+            before, now = settings(content, self.cfg)
+            fingerprint = code(content, self)
+        except UserError as error:
+            return f"the settings do not have it any more ({error})"
+        except (KeyError, TypeError, ValueError) as error:
+            return f"its record cannot be understood ({error!r})"
+        changed = _first_difference(before, now)
+        if changed is not None:
+            return f"other settings: {changed}"
+        if content.get("fingerprint") != fingerprint:
+            libraries = {name: text for name, text in content.get("versions", {}).items() if name != "python"}
+            newer = [f"{name} {text} -> {version(name)}" for name, text in libraries.items() if text != version(name)]
+            return f"other code{' or libraries: ' + ', '.join(newer) if newer else ''}"
+        return None
 
 
 def _of_run(job: Job) -> Settings:
@@ -99,40 +116,47 @@ def _check(parameters: Content, cfg: ScaleConfig) -> Any:
     return {"data": found[0] if found else None}
 
 
-def _code_of_endpoint(content: Content, cfg: ScaleConfig) -> str:
+def _code_of_endpoint(content: Content, today: Today) -> str:
     task = content["parameters"]["task"]
-    return behind.code_of_endpoint(task, sorted({spec.method for spec in _endpoint_specs(cfg, task)}))
+    methods = sorted({spec.method for spec in _endpoint_specs(today.cfg, task)})
+    return today.code(lambda *_: behind.code_of_endpoint(task, methods), task)
 
 
-def _code_by_run(code: Callable[[str, str], str]) -> Code:
-    return lambda content, cfg: code((run := _run(content, cfg)).task, run.method)
+def _by_run(code: Callable[[str, str], str]) -> Code:
+    return lambda content, today: today.code(code, (run := _run(content, today.cfg)).task, run.method)
+
+
+def _by_data(name: Callable[[Content], str]) -> Code:
+    return lambda content, today: today.code(behind.code_of_data, name(content["parameters"]))
+
+
+def _same(parameters: Content, cfg: ScaleConfig) -> Any:
+    """No setting decides anything."""
+    return parameters
 
 
 _JOBS: Final[dict[str, tuple[Settings, Code]]] = {
-    "prepare": (
-        _parameters(lambda parameters, cfg: parameters),
-        lambda content, cfg: behind.code_of_data(content["parameters"]["data"]),
-    ),
-    "check": (_parameters(_check), lambda content, cfg: behind.code_of_data(content["parameters"]["data"]["name"])),
-    "train": (_of_run("train"), _code_by_run(behind.code_of_training)),
-    "evaluate": (_of_run("evaluate"), _code_by_run(behind.code_of_evaluation)),
-    "picture": (_of_run("evaluate"), _code_by_run(behind.code_of_picture)),
+    "prepare": (_parameters(_same), _by_data(lambda parameters: str(parameters["data"]))),
+    "check": (_parameters(_check), _by_data(lambda parameters: str(parameters["data"]["name"]))),
+    "train": (_of_run("train"), _by_run(behind.code_of_training)),
+    "evaluate": (_of_run("evaluate"), _by_run(behind.code_of_evaluation)),
+    "picture": (_of_run("evaluate"), _by_run(behind.code_of_picture)),
     "endpoint": (_parameters(_endpoint), _code_of_endpoint),
-    "gather": (_parameters(_gather), lambda content, cfg: behind.code_of_gathering()),
-    "headline": (
-        _parameters(lambda parameters, cfg: {"tasks": [task for task in cfg.tasks if behind.is_built(task)]}),
-        lambda content, cfg: behind.code_of_headline(),
-    ),
-    "verify": (_parameters(lambda parameters, cfg: parameters), lambda content, cfg: ""),
+    "gather": (_parameters(_gather), lambda content, today: today.code(behind.code_of_gathering)),
+    "verify": (_parameters(_same), lambda content, today: ""),
     "table": (
         _parameters(_table),
-        lambda content, cfg: behind.code_of_tables(),
+        lambda content, today: today.code(behind.code_of_tables),
+    ),
+    "headline": (
+        _parameters(lambda parameters, cfg: {"tasks": [task for task in cfg.tasks if behind.is_built(task)]}),
+        lambda content, today: today.code(behind.code_of_headline),
     ),
     "audit": (
         _parameters(lambda parameters, cfg: {"main_rate": cfg.main_rate}),
-        lambda content, cfg: behind.code_of_audit(),
+        lambda content, today: today.code(behind.code_of_audit),
     ),
-    "publish": (_parameters(lambda parameters, cfg: parameters), lambda content, cfg: ""),
+    "publish": (_parameters(_same), lambda content, today: ""),
 }
 """By kind of job: its settings (as recorded, and now), and its code now. A new kind of job is one more entry."""
 

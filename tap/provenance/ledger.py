@@ -11,7 +11,8 @@ from typing import Any
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
-from tap.provenance.record import DATA_RECORD, OUTSIDE, name_in_records, parse_record, sealed
+from tap.provenance.record import DATA_RECORD, OUTSIDE, is_sealed, name_in_records, parse_record
+from tap.runs import SCALES
 
 CHECKPOINTS = "checkpoints"
 """Folder of a scale in which DVC keeps the weights (`tap.provenance.checkpoints`): copies, no results of their own."""
@@ -138,16 +139,14 @@ def read_ledger(cfg: ScaleConfig, root: Path | str = ".") -> Ledger:
         # Of a data folder only the one record is read: its own JSON files may be large.
         if path.suffix == ".json" and (path.name == DATA_RECORD or path.resolve().is_relative_to(inside)):
             _take_in(name, path, records, unreadable)
-    for path in _files_below(root / PUBLISHED):
+    published = {name_in_records(path, root): path for path in _files_below(root / PUBLISHED)}
+    for name, path in published.items():
         if path.suffix == ".json":
-            _take_in(name_in_records(path, root), path, records, unreadable)
-    foreign = [
-        name
-        for name, record in records.items()
-        if record.job == "publish" and record.content.get("parameters", {}).get("scale") != cfg.scale
-    ]
-    for name in foreign:
-        del records[name]
+            _take_in(name, path, records, unreadable)
+    for name in [name for name in published if name in records and _is_of_another_scale(records[name], cfg.scale)]:
+        for file in (name, *records.pop(name).outputs):
+            published.pop(file, None)
+    names += published
     maker = {file: name for name, record in records.items() for file in record.outputs}
     return Ledger(root, records, maker, tuple(unreadable), tuple(sorted(names)), outside)
 
@@ -161,6 +160,11 @@ def _files_below(folder: Path, without: str | None = None) -> Iterator[Path]:
         yield from (Path(place) / name for name in sorted(files) if name[0] != ".")
 
 
+def _is_of_another_scale(record: Record, scale: str) -> bool:
+    other = record.content.get("parameters", {}).get("scale")
+    return record.seal is not False and other in SCALES and other != scale
+
+
 def _take_in(name: str, path: Path, records: dict[str, Record], unreadable: list[str]) -> None:
     """Adds a JSON file to the records if it is one, or to the unreadable ones if it is damaged."""
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -170,6 +174,6 @@ def _take_in(name: str, path: Path, records: dict[str, Record], unreadable: list
             parts = [content.get("inputs", {}), content.get("outputs", {})]
             if not all(isinstance(facts, dict) for part in parts for facts in part.values()):
                 raise ValueError("files without facts")
-            records[name] = Record(name, content, text == sealed(content) if "seal" in content else None)
+            records[name] = Record(name, content, is_sealed(text, content))
     except (ValueError, AttributeError):
         unreadable.append(name)

@@ -157,9 +157,17 @@ def record_job(
 
 def sealed(content: Mapping[str, Any]) -> str:
     """The text of a record: its parts in order, with the seal that covers all of them."""
-    parts = json.loads(json.dumps({key: value for key, value in content.items() if key != "seal"}))
-    seal = hashlib.sha256(_text(parts).encode()).hexdigest()
-    return _text({**parts, "seal": seal})
+    return _with_seal(json.loads(json.dumps(content)))
+
+
+def is_sealed(text: str, content: Mapping[str, Any]) -> bool | None:
+    """Whether a record's text is the one that its seal was made for; None for the form before there were seals.
+
+    Args:
+        text: the record.
+        content: its parts, as `parse_record` reads them.
+    """
+    return text == _with_seal(content) if {"seal", "job"} & content.keys() else None
 
 
 def parse_record(text: str) -> dict[str, Any] | None:
@@ -281,6 +289,11 @@ def _describe_inputs(paths: Sequence[Path], root: Path, bases: Sequence[Path | s
                 "or delete it and have it made again"
             )
     return dict(sorted((files | describe_files(records, root, bases)).items()))
+
+
+def _with_seal(content: Mapping[str, Any]) -> str:
+    parts = {key: value for key, value in content.items() if key != "seal"}
+    return _text({**parts, "seal": hashlib.sha256(_text(parts).encode()).hexdigest()})
 
 
 def _text(content: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
-from tap.provenance.current import staleness
+from tap.provenance.current import Today
 from tap.provenance.files import hash_files
 from tap.provenance.ledger import Ledger, read_ledger
 from tap.provenance.record import OUTSIDE, describe_folder, name_in_records, record_job
@@ -180,7 +180,7 @@ class _Walk:
     """Goes through records in order and collects what is wrong, each file once."""
 
     def __init__(self, cfg: ScaleConfig, ledger: Ledger, places: dict[str, Path], files: dict[str, str]) -> None:
-        self.cfg, self.ledger, self.places, self.files = cfg, ledger, places, files
+        self.today, self.ledger, self.places, self.files = Today(cfg), ledger, places, files
         self.findings: list[Finding] = []
         self._found: set[tuple[str, Kind]] = set()
 
@@ -191,7 +191,7 @@ class _Walk:
             self._add(name, Kind.EDITED, "a record whose seal does not fit its text", name)
         for file, facts in record.inputs.items():
             self._input(name, file, str(facts.get("sha256", "")))
-        reason = staleness(record.content, self.cfg)
+        reason = self.today.staleness(record.content)
         if reason is not None:
             self._stale(name, reason)
         for folder, facts in record.content.get("folders", {}).items():

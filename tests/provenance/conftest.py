@@ -1,0 +1,142 @@
+"""A finished project without any training: every kind of file that the workflow leaves, with its records."""
+
+import json
+import os
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tap.config import job_spec, load_scale, runs_of_table
+from tap.config.jobs import dense_run, endpoint_path, job_json, pretraining_run, uses_endpoint
+from tap.paper.headline import write_headline
+from tap.paper.tables.registry import build_table
+from tap.paper.tidy import tidy_path, write_tidy
+from tap.provenance import behind
+from tap.provenance.publish import publish_table, tables_folder
+from tap.provenance.record import LIBRARIES, RECORD_SUFFIX, evidence_of_data, record_job, write_record
+from tap.provenance.verify import write_verified
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PARAMS = """\
+scale: smoke
+tasks: [seg]
+overrides:
+  smoke: {keep_rates: [0.5], tasks.seg.methods: [dense, random, tap]}
+"""
+NOW = datetime.now(UTC)
+FACTS = {"started": NOW, "device": "a processor", "threads": 1}
+
+
+class Finished:
+    """The project as it is after the workflow, made in the current folder."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+        Path("params.yaml").write_text(PARAMS)
+        shutil.copytree(REPOSITORY / "workflow" / "scales", "workflow/scales")
+        self.cfg = load_scale("smoke")
+        self.data()
+        self.runs = runs_of_table(self.cfg, "seg")
+        self.train(pretraining_run(self.cfg, "seg"))
+        dense = dense_run(self.cfg, "seg", 0)
+        self.train(dense)
+        self.endpoint(dense)
+        for run in self.runs:
+            if run != dense:
+                self.train(run)
+            self.evaluate(run)
+        self.tables()
+
+    def write(self, path: Path, content: bytes | None = None) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.rng.bytes(200) if content is None else content)
+        return path
+
+    def data(self) -> None:
+        root = Path(self.cfg.tasks["seg"].data.root)
+        names = ("manifest.json", "README.md", "images/training/a.png", "annotations/training/a.png")
+        files = [self.write(root / name, b"{}\n" if name.endswith(".json") else None) for name in names]
+        code = behind.code_of_data("microscopy")
+        parameters = {"data": "microscopy"}
+        record_job(
+            root / "record.json", "prepare", parameters=parameters, inputs=[], outputs=files, fingerprint=code, **FACTS
+        )
+
+    def train(self, run) -> None:
+        spec, code = job_spec(self.cfg, run), behind.code_of_training(run.task, run.method)
+        sources = {"mae": [], "dense": [pretraining_run(self.cfg, run.task)]}
+        inputs = [
+            source.folder / "model.safetensors" for source in sources.get(run.method, [dense_run(self.cfg, "seg", 0)])
+        ]
+        if uses_endpoint(spec):
+            inputs.append(endpoint_path("smoke", "seg"))
+        outputs = [self.write(run.folder / name) for name in ("model.safetensors", "log.csv")]
+        write_record(run.folder, spec, inputs, outputs, fingerprint=code, **FACTS)
+
+    def endpoint(self, dense) -> None:
+        path = self.write(endpoint_path("smoke", "seg"), b'{"endpoint": 1.0}\n')
+        specs = [spec for run in self.runs if uses_endpoint(spec := job_spec(self.cfg, run))]
+        data = [name for name in evidence_of_data(specs[0]) if Path(name).is_file()]
+        record_job(
+            path.with_suffix(RECORD_SUFFIX),
+            "endpoint",
+            parameters={"task": "seg", "specs": [json.loads(job_json(spec, "evaluate")) for spec in specs]},
+            inputs=[dense.folder / "model.safetensors", *data],
+            outputs=[path],
+            fingerprint=behind.code_of_endpoint("seg", [spec.method for spec in specs]),
+            libraries=LIBRARIES,
+            **FACTS,
+        )
+
+    def evaluate(self, run) -> None:
+        spec, folder = job_spec(self.cfg, run), run.folder
+        metrics = {"miou": 40.0 + len(run.method), "encoder_speedup": 1.25, "final_tokens_mean": 128.0, "patches": 256}
+        outputs = [self.write(folder / "metrics.json", json.dumps(metrics).encode()), folder / "per_sample.npz"]
+        counts = self.rng.integers(1, 9, (4, 4, 4))
+        np.savez(outputs[1], confusion=counts, sample_id=np.arange(4))
+        inputs = [folder / "model.safetensors", *([endpoint_path("smoke", "seg")] if uses_endpoint(spec) else [])]
+        code = behind.code_of_evaluation(run.task, run.method)
+        write_record(folder, spec, inputs, outputs, fingerprint=code, name="evaluation.json", **FACTS)
+        picture, code = self.write(folder / "picture.png"), behind.code_of_picture(run.task, run.method)
+        write_record(folder, spec, inputs[:1], [picture], fingerprint=code, name="picture.json", **FACTS)
+
+    def tables(self) -> None:
+        tidy = write_tidy("smoke", "seg", tidy_path("smoke", "seg"))
+        write_verified(self.cfg, "seg", [tidy])
+        build_table("tab_seg", "smoke", tables_folder("smoke"))
+        write_headline("smoke", ["seg"])
+        audit, tables = Path("results/smoke/audit"), sorted(tables_folder("smoke").glob("*.csv"))
+        files = [self.write(audit / f"audit.{suffix}", b"{}\n") for suffix in ("html", "json")]
+        record_job(
+            audit / f"audit{RECORD_SUFFIX}",
+            "audit",
+            parameters={"main_rate": self.cfg.main_rate},
+            inputs=[*tables, tidy],
+            outputs=files,
+            fingerprint=behind.code_of_audit(),
+            **FACTS,
+        )
+        publish_table("tab_seg", "smoke")
+
+
+@pytest.fixture(scope="session")
+def finished_once(tmp_path_factory):
+    before, folder = os.getcwd(), tmp_path_factory.mktemp("finished")
+    os.chdir(folder)
+    try:
+        Finished()
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture
+def finished(finished_once, tmp_path, monkeypatch):
+    """A finished project of its own, which is the current folder."""
+    folder = tmp_path / "project"
+    shutil.copytree(finished_once, folder)
+    monkeypatch.chdir(folder)
+    return folder
