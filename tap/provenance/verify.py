@@ -18,7 +18,7 @@ from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.current import Today
 from tap.provenance.files import hash_files
-from tap.provenance.ledger import Ledger, read_ledger
+from tap.provenance.ledger import Ledger, Record, read_ledger
 from tap.provenance.record import OUTSIDE, describe_folder, name_in_records, record_job
 
 
@@ -187,8 +187,21 @@ class _Walk:
     def look_at(self, name: str) -> None:
         """Compares one record with its seal, its inputs, the workflow of today, and its outputs."""
         record = self.ledger.records[name]
-        if record.seal is False:
+        if record.seal is False:  # what else it says means nothing
             self._add(name, Kind.EDITED, "a record whose seal does not fit its text", name)
+        else:
+            self._is_current(record)
+        for file, facts in record.outputs.items():
+            if file not in self.places:
+                continue
+            if file not in self.files:
+                self._add(file, Kind.MISSING, f"{name} names it", name)
+            elif self.files[file] != facts.get("sha256"):
+                self._add(file, Kind.EDITED, f"not what {name} says that its job made", name)
+
+    def _is_current(self, record: Record) -> None:
+        """Compares what a record was made from, and by what, with what is there now."""
+        name = record.name
         for file, facts in record.inputs.items():
             self._input(name, file, str(facts.get("sha256", "")))
         reason = self.today.staleness(record.content)
@@ -198,13 +211,6 @@ class _Walk:
             place = self.ledger.place(folder)
             if place is not None and next(iter(describe_folder(place).values()))["listing"] != facts["listing"]:
                 self._add(folder, Kind.STALE, f"names or sizes of its files are not those that {name} saw", name)
-        for file, facts in record.outputs.items():
-            if file not in self.places:
-                continue
-            if file not in self.files:
-                self._add(file, Kind.MISSING, f"{name} names it", name)
-            elif self.files[file] != facts.get("sha256"):
-                self._add(file, Kind.EDITED, f"not what {name} says that its job made", name)
 
     def _input(self, name: str, file: str, expected: str) -> None:
         maker = self.ledger.maker.get(file)
