@@ -5,7 +5,7 @@ import stat
 import pytest
 
 from tap.errors import UserError
-from tap.provenance.files import atomic_write, sha256_file
+from tap.provenance.files import atomic_write, remove_torn, sha256_file
 
 
 def test_writes_bytes_text_and_by_function(tmp_path):
@@ -72,3 +72,22 @@ def test_sha256_of_more_than_one_piece(tmp_path):
     assert sha256_file(tmp_path / "a") == hashlib.sha256(content).hexdigest()
     with pytest.raises(UserError, match="missing: cannot be read"):
         sha256_file(tmp_path / "missing")
+
+
+def test_only_the_torn_files_of_the_given_ones_go(tmp_path):
+    for name in (".a.0123abcd.tmp.csv", ".a.0123abcd.tmp.json", ".b.0123abcd.tmp", ".a.tmp.csv", "a.csv"):
+        (tmp_path / name).write_text("")
+    remove_torn([tmp_path / "a.csv", tmp_path / "b"])
+    assert sorted(os.listdir(tmp_path)) == [".a.0123abcd.tmp.json", ".a.tmp.csv", "a.csv"]
+
+
+def test_what_a_killed_writer_leaves_counts_as_torn(tmp_path):
+    def write(temporary):
+        temporary.write_text("half")
+        (tmp_path / "left").write_text(temporary.name)
+
+    atomic_write(tmp_path / "a.txt", write)
+    left = tmp_path / (tmp_path / "left").read_text()
+    left.write_text("half")
+    remove_torn([tmp_path / "a.txt"])
+    assert not left.exists()

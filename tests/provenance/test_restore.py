@@ -1,0 +1,100 @@
+"""What restoring tells Snakemake. That Snakemake then has nothing to do is shown in tests/workflow/test_evidence.py."""
+
+import shutil
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tap.config import load_scale
+from tap.errors import UserError
+from tap.provenance import restore as restoring
+from tap.provenance.checkpoints import collect
+from tap.provenance.stages import STAGES
+from tap.runs import Run
+
+TAP, DENSE = (Run("smoke", "seg", method, rate).folder for method, rate in (("tap", 0.5), ("dense", 1.0)))
+
+
+@pytest.fixture
+def told(finished, monkeypatch):
+    """Files that Snakemake is told to take for done."""
+    targets = []
+
+    def run(command, **_):
+        assert command[-4:] == ["--touch", "--forceall", "--config", "scale=smoke"]
+        targets.extend(command[3:-4])
+        return SimpleNamespace(returncode=0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return targets
+
+
+def state():
+    return {path: path.stat().st_mtime_ns for path in Path().rglob("*") if path.is_file()}
+
+
+def test_everything_sound_is_taken_for_done(told):
+    assert restoring.restore(load_scale("smoke")).startswith("restored 21 of 21 jobs of scale smoke")
+    assert "results/smoke/audit/audit.html" in told
+    assert "paper_tables/tab_seg.record.json" in told
+    assert not [name for name in told if name.endswith("model.safetensors")], "reached from what was made of it"
+
+
+def test_published_tables_come_back(told):
+    for path in Path("paper_tables").iterdir():
+        path.unlink()
+    restoring.restore(load_scale("smoke"))
+    tables = Path("results/smoke/tables")
+    assert (Path("paper_tables") / "tab_seg.tex").read_bytes() == (tables / "tab_seg.tex").read_bytes()
+
+
+@pytest.mark.parametrize("name", [f"{TAP}/metrics.json", f"{DENSE}/model.safetensors", "data/microscopy/README.md"])
+def test_an_edited_file_is_refused_and_nothing_is_touched(told, name):
+    with open(name, "a") as file:
+        file.write(" ")
+    before = state()
+    with pytest.raises(UserError, match=rf"^{name}: edited"):
+        restoring.restore(load_scale("smoke"))
+    assert state() == before
+    assert told == []
+
+
+def test_weights_that_were_brought_back_go_again_if_something_else_is_edited(told):
+    for stage in STAGES:
+        collect(load_scale("smoke"), stage)
+    (DENSE / "model.safetensors").unlink()
+    with open(TAP / "log.csv", "a") as file:
+        file.write(" ")
+    before = state()
+    with pytest.raises(UserError, match="edited"):
+        restoring.restore(load_scale("smoke"))
+    assert state() == before
+
+
+def test_stale_results_are_left_for_snakemake_to_make_again(told):
+    Path("params.yaml").write_text(
+        Path("params.yaml").read_text().replace("[0.5]", "[0.5], tasks.seg.method.length: 9")
+    )
+    lines = restoring.restore(load_scale("smoke")).splitlines()
+    assert any(f"{TAP}/model.safetensors: stale" in line for line in lines)
+    assert (TAP / "model.safetensors").stat().st_mtime < (DENSE / "model.safetensors").stat().st_mtime
+    assert f"{DENSE}/picture.png" in told
+    assert not [name for name in told if "/tap/" in name or "tab_seg" in name]
+
+
+def test_without_the_weights_only_what_needs_none_is_taken_for_done(told):
+    for path in Path("results").rglob("model.safetensors"):
+        path.unlink()
+    text = restoring.restore(load_scale("smoke"))
+    assert text.startswith("restored 1 of 21 jobs")
+    assert "model.safetensors: missing" in text
+    assert told == ["data/microscopy/README.md"]
+
+
+def test_nothing_at_all_is_said(finished, monkeypatch):
+    for folder in ("results", "data", "paper_tables"):
+        shutil.rmtree(folder)
+    with pytest.raises(UserError, match="nothing to restore; `dvc pull` brings it"):
+        restoring.restore(load_scale("smoke"))

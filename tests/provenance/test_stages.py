@@ -1,0 +1,79 @@
+"""dvc.yaml beside the workflow."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tap.config.methods import METHODS, PRETRAINING
+from tap.errors import UserError
+from tap.provenance.stages import PIPELINE, STAGES, pipeline, stage_named, stage_of
+
+PIPELINE_STAGES = yaml.safe_load(pipeline())["stages"]
+
+
+def test_the_committed_pipeline_is_the_one_of_today():
+    assert PIPELINE.read_text() == pipeline(), "run `tap dvc generate`"
+
+
+def test_every_method_is_trained_in_one_stage():
+    for method in (*METHODS, PRETRAINING):
+        assert stage_of(method) in PIPELINE_STAGES
+    trained = [method for stage in STAGES for method in stage.methods]
+    assert len(trained) == len(set(trained)) == len(METHODS) + 1
+
+
+def test_no_output_is_removed_before_a_stage_and_none_has_two_owners():
+    owned = []
+    for stage in PIPELINE_STAGES.values():
+        for group in ("outs", "metrics", "plots"):
+            for entry in stage.get(group, []):
+                ((path, facts),) = entry.items()
+                assert facts["persist"]
+                owned.append(path)
+    assert len(owned) == len(set(owned))
+    assert not [(a, b) for a in owned for b in owned if a != b and a.startswith(f"{b}/")]
+
+
+def test_a_stage_first_refuses_what_was_edited():
+    for name, stage in PIPELINE_STAGES.items():
+        assert stage["cmd"][0].startswith("tap verify"), name
+    assert PIPELINE_STAGES["verify"]["cmd"] == ["tap verify"]
+    assert PIPELINE_STAGES["verify"]["always_changed"]
+
+
+def test_dependencies_are_made_by_earlier_stages_or_kept_by_git():
+    made = set()
+    for stage in PIPELINE_STAGES.values():
+        for path in stage["deps"]:
+            assert path in made or Path(path).exists()
+        made |= {path for entry in stage.get("outs", []) for path in entry}
+
+
+def test_parameters_are_there_at_every_scale():
+    for scale in ("smoke", "desk", "paper"):
+        settings = yaml.safe_load(Path(f"workflow/scales/{scale}.yaml").read_text())
+        for stage in PIPELINE_STAGES.values():
+            for name in [
+                name for entry in stage["params"] if isinstance(entry, dict) for name in sum(entry.values(), [])
+            ]:
+                value = settings
+                for part in name.split("."):
+                    value = value[part]
+
+
+def test_the_workflow_has_the_files_of_each_stage():
+    text = Path("workflow/rules/stages.smk").read_text()
+    assert set(re.findall(r'^    "(\w+)": ', text, flags=re.MULTILINE)) == set(PIPELINE_STAGES)
+
+
+def test_dvc_tells_nobody_and_asks_nobody():
+    text = Path(".dvc/config").read_text()
+    assert "analytics = false" in text
+    assert "check_update = false" in text
+
+
+def test_an_unknown_stage_names_the_known_ones():
+    with pytest.raises(UserError, match="stage 'tops': unknown; one of data, pretrain"):
+        stage_named("tops")
