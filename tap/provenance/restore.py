@@ -77,7 +77,7 @@ def _publish(scale: str, found: Verification, sound: list[str], root: Path) -> l
             table = str(record.content["parameters"]["table"])
             if not (root / PUBLISHED / f"{table}.record.json").is_file():
                 publish_table(table, scale, root)
-            files.append(f"{PUBLISHED}/{table}.record.json")
+            files.append(f"{PUBLISHED}/{table}.tex")
     return files
 
 

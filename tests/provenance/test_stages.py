@@ -55,9 +55,8 @@ def test_parameters_are_there_at_every_scale():
     for scale in ("smoke", "desk", "paper"):
         settings = yaml.safe_load(Path(f"workflow/scales/{scale}.yaml").read_text())
         for stage in PIPELINE_STAGES.values():
-            for name in [
-                name for entry in stage["params"] if isinstance(entry, dict) for name in sum(entry.values(), [])
-            ]:
+            groups = [group for entry in stage["params"] if isinstance(entry, dict) for group in entry.values()]
+            for name in [name for group in groups for name in group]:
                 value = settings
                 for part in name.split("."):
                     value = value[part]
