@@ -17,6 +17,10 @@ from tap.paper.tidy import tidy_path
 from tap.runs import TASKS
 
 
+UNTRUSTED = ("edited", "unknown")
+"""Findings that forbid to judge by a file. What is stale was once made honestly; what is missing cannot mislead."""
+
+
 @dataclass(frozen=True)
 class Alteration:
     """A file that is not what its record says.
@@ -109,7 +113,7 @@ def make_audit(
 
 
 def _distrusted(judgement: Judgement, chain: Mapping[str, Link], alterations: tuple[Alteration, ...]) -> Judgement:
-    """A claim whose evidence was edited after it was made is not judged by it."""
+    """A claim is not judged by evidence that was edited after it was made, or that no job is known to have made."""
     outcomes = tuple(_without_edited(outcome, judgement.scale, chain, alterations) for outcome in judgement.outcomes)
     if outcomes == judgement.outcomes:
         return judgement
@@ -127,11 +131,11 @@ def _without_edited(
     edited = [
         item.path
         for item in alterations
-        if item.kind == "edited" and (item.path in gathered or id_of(item.path, scale) in behind)
+        if item.kind in UNTRUSTED and (item.path in gathered or id_of(item.path, scale) in behind)
     ]
     if not edited:
         return outcome
-    sentence = f"Rests on what was edited after it was made: {', '.join(edited)}. {outcome.sentence}"
+    sentence = f"Rests on what no job is known to have made like this: {', '.join(edited)}. {outcome.sentence}"
     return replace(outcome, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
 
 

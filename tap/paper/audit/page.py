@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from tap.paper.audit.audit import Audit
+from tap.paper.audit.audit import UNTRUSTED, Audit
 from tap.paper.audit.beside import Number
 from tap.paper.audit.chain import Link
 from tap.paper.audit.outcome import Verdict
@@ -52,6 +52,7 @@ def to_html(audit: Audit) -> str:
         ],
         slug=lambda verdict: verdict.name.lower().replace("_", "-"),
         marks=MARKS,
+        untrusted=UNTRUSTED,
         groups=[
             (title, [item for item in audit.judgements if item.claim.source == key]) for key, title in SOURCES.items()
         ],

@@ -150,6 +150,7 @@ def test_at_smoke_scale_nothing_is_judged(results) -> None:
     assert "these numbers mean nothing" in to_html(audit)
 
 
+@pytest.mark.parametrize("kind", ["edited", "unknown"])
 @pytest.mark.parametrize(
     "path",
     [
@@ -158,13 +159,15 @@ def test_at_smoke_scale_nothing_is_judged(results) -> None:
         "results/desk/tidy_cls.csv",
     ],
 )
-def test_claims_on_edited_files_are_not_judged_and_the_file_is_shown(audited: Path, audit: Audit, path: str) -> None:
+def test_claims_on_edited_files_are_not_judged_and_the_file_is_shown(
+    audited: Path, audit: Audit, path: str, kind: str
+) -> None:
     def verdict(audit: Audit) -> Verdict:
         return {item.claim.id: item.verdict for item in audit.judgements}["gain-over-static"]
 
     assert verdict(audit) == Verdict.CONTRADICTED
     assert 'role="alert"' not in to_html(audit)
-    altered = make_audit("desk", audited, [Alteration(path, "edited", "not what its record says")])
+    altered = make_audit("desk", audited, [Alteration(path, kind, "not what its record says")])
     assert verdict(altered) == Verdict.INCONCLUSIVE
     for shown in (to_html(altered), to_markdown(altered), to_json(altered)):
         assert path in shown
