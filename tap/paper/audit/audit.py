@@ -16,7 +16,6 @@ from tap.paper.evidence import Evidence
 from tap.paper.tidy import tidy_path
 from tap.runs import TASKS
 
-
 UNTRUSTED = ("edited", "unknown")
 """Findings that forbid to judge by a file. What is stale was once made honestly; what is missing cannot mislead."""
 

@@ -14,7 +14,7 @@ from tap.paper.tables.caption import SMOKE_NOTE
 HOW_TO_READ = {
     Verdict.SUPPORTED: "every part that this scale can judge was measured, and no interval includes the opposite",
     Verdict.CONTRADICTED: "at least one part is clearly the other way round",
-    Verdict.INCONCLUSIVE: "intervals include both, or parts are not measured yet, or results are not as a job made them",
+    Verdict.INCONCLUSIVE: "intervals include both, parts are not measured yet, or results are not as a job made them",
     Verdict.NOT_MEASURED: "what it takes has not been made at this scale",
 }
 MARKS = {
