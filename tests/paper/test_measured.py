@@ -129,8 +129,16 @@ def test_floors_of_a_dense_task(project) -> None:
     values = {name: value.mean for name, value in measured.floors().items()}
     assert list(values.values()) == [21.5, 33.0]
     assert measured.value("dense", "miou").mean == 60.0
-    sentence = floors(measured)[0]
+    (sentence,) = floors(measured)
     assert "21.5" in sentence
     assert "33.0" in sentence
     frame = cell_frame(cells(MAIN_TABLES["tab_seg"], measured), "desk", measured.frame)
     assert list(frame[frame["row"] == "floor"]["runs"]) == [dense.id, floor.id]
+
+
+def test_no_pruning_below_a_floor_is_said(project) -> None:
+    dense = project.add(Run("desk", "seg", "dense"), {"miou": 60.0, "patches": 64, "parameters": 10})
+    floor = project.add(Run("desk", "seg", "dense", variant="random-encoder"), {"miou": 63.0, "patches": 64})
+    warning = floors(measure(project, [dense, floor]))[1]
+    assert "60.0" in warning
+    assert "not above every floor" in warning

@@ -8,6 +8,7 @@ from tap.config.methods import DENSE
 from tap.core.budget import keep_count
 from tap.paper.measured import Measured
 from tap.paper.tables.latex import DAGGER, MISSING, escape, score
+from tap.paper.tidy import PRIMARY_METRIC
 
 SMOKE_NOTE = "Smoke scale: these numbers mean nothing; they only show that the workflow runs."
 
@@ -55,9 +56,19 @@ def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: 
 
 
 def floors(measured: Measured) -> list[str]:
-    """One sentence with the floors of a dense task, or nothing."""
-    parts = [f"{name} {score(value.mean)}" for name, value in measured.floors().items()]
-    return [f"Floors: {', '.join(parts)}."] if parts else []
+    """The floors of a dense task in a sentence, and a warning where no pruning does not rise above them."""
+    found = measured.floors()
+    if not found:
+        return []
+    sentences = [f"Floors: {', '.join(f'{name} {score(value.mean)}' for name, value in found.items())}."]
+    metric = PRIMARY_METRIC[str(measured.frame["task"].iloc[0])]
+    dense = measured.value(DENSE, metric)
+    if dense is not None and dense.mean <= max(value.mean for value in found.values()):
+        sentences.append(
+            f"No pruning ({score(dense.mean)}) is not above every floor: its encoder has learned too little for this "
+            "table to rank methods."
+        )
+    return sentences
 
 
 def _where(measured: Measured) -> str:
