@@ -220,6 +220,14 @@ def probe_recovery(task: TaskArgument, scale: ScaleOption = None) -> None:
     print(run_recovery_probe(load_scale(scale), task))
 
 
+@probe_app.command("gather")
+def probe_gather(task: TaskArgument, scale: ScaleOption = None) -> None:
+    """Gather what the probes of a task measured into one tidy table."""
+    from tap.paper.tidy_probes import write_tidy_probes
+
+    print(write_tidy_probes(load_scale(scale).scale, task))
+
+
 @app.command()
 def gather(
     task: TaskArgument,

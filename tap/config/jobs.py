@@ -182,6 +182,22 @@ def probe_folder(scale: str, task: str, kind: str) -> Path:
     return Path("results") / scale / "probes" / task / kind
 
 
+def probe_parameters(cfg: ScaleConfig, task: str, kind: str) -> dict[str, Any]:
+    """What a task's probe reads of the settings, as plain values; without nulls.
+
+    The layer probe concerns the checkpoint of the first seed, the recovery probe those of all seeds.
+
+    Raises:
+        UserError: the scale does not have the task.
+    """
+    settings = task_of(cfg, task)
+    seeds = settings.seeds[:1] if kind == "layers" else settings.seeds
+    jobs = [job_spec(cfg, dense_run(cfg, task, seed)) for seed in seeds]
+    specs = [settings_of(job.model_dump(mode="json", exclude={"profile"}), "evaluate") for job in jobs]
+    probes = _without_nulls(settings.probes.model_dump(mode="json"))
+    return {"task": task, "kind": kind, "specs": specs, "probes": probes}
+
+
 def endpoint_file(spec: JobSpec) -> Path | None:
     """The file that a job reads its endpoint from; None where it needs none or the settings give it."""
     return endpoint_path(spec.scale, spec.task) if uses_endpoint(spec) and spec.recovery.endpoint == "auto" else None

@@ -19,7 +19,7 @@ from tap.config.methods import DENSE, MAIN
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.paper.measured import Measured, Value
-from tap.paper.probe_results import VALUES, ProbeResults
+from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
 from tap.paper.tidy import read_tidy, tidy_path
@@ -81,8 +81,7 @@ class Evidence:
     def probe(self, task: str, kind: str) -> ProbeResults | None:
         """A task's probe, ``layers`` or ``recovery``; None if it is not made."""
         if (task, kind) not in self._probes:
-            folder = self.root / "results" / self.scale / "probes" / task / kind
-            self._probes[task, kind] = ProbeResults(folder, self.scale, task) if (folder / VALUES).is_file() else None
+            self._probes[task, kind] = read_probe(self.scale, task, kind, self.root)
         return self._probes[task, kind]
 
     def value(self, task: str, selector: str, metric: str) -> Value | None:

@@ -1,4 +1,4 @@
-"""The controlled probes of a task as the predicates read them: drops from no pruning, with bootstrap replicates."""
+"""The controlled probes of a task as tables, figures and claims read them: drops with bootstrap replicates."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 
 from tap.errors import UserError
-from tap.paper.statistics import Array, Interval, contributions, interval, replicates
+from tap.paper.statistics import Array, Interval, contributions, interval, replicates, spearman
+from tap.paper.tidy_probes import NO_PRUNING, read_tidy_probes, tidy_probes_path
 from tap.seeds import derive_seed
-
-VALUES, PER_SAMPLE, RECORD = "values.csv", "per_sample.npz", "probe.json"
-NO_PRUNING = "dense"
-_NEEDED = {"run", "seed", "criterion", "layer", "endpoint", "metric", "value", "position"}
 
 
 @dataclass(frozen=True)
@@ -36,41 +34,49 @@ class Estimate:
         return None if self.resampled is None else interval(self.value, self.resampled)
 
 
+def mean_of(parts: Sequence[Estimate]) -> Estimate:
+    """The mean of several estimates on the same resamples."""
+    known = [part.resampled for part in parts if part.resampled is not None]
+    resampled = np.mean(known, axis=0) if known and len(known) == len(parts) else None
+    return Estimate(float(np.mean([part.value for part in parts])), resampled)
+
+
+def read_probe(scale: str, task: str, kind: str, root: Path | str = ".") -> ProbeResults | None:
+    """A task's probe, ``layers`` or ``recovery``, from its tidy table; None if it is not made.
+
+    Raises:
+        UserError: the tidy table cannot be read.
+    """
+    path = Path(root) / tidy_probes_path(scale, task)
+    if not path.is_file():
+        return None
+    frame = read_tidy_probes(path)
+    frame = frame[frame["probe"] == kind].reset_index(drop=True)
+    return None if frame.empty else ProbeResults(frame, Path(root))
+
+
 @dataclass
 class ProbeResults:
     """What one probe of one task found.
 
     Attributes:
-        folder: where it lies, with ``values.csv``: one line for each probe and metric, and for no pruning (layer 0).
-        scale: of the checkpoints.
-        task: seg, det or cls.
+        frame: its lines of the tidy table.
+        root: the project's folder, where the names of files start.
     """
 
-    folder: Path
-    scale: str
-    task: str
+    frame: pd.DataFrame
+    root: Path = Path(".")
     _replicates: dict[tuple[int, str], Array | None] = field(default_factory=dict, repr=False)
 
-    @cached_property
-    def frame(self) -> pd.DataFrame:
-        """All lines.
-
-        Raises:
-            UserError: the file is no list of probes.
-        """
-        path = self.folder / VALUES
-        try:
-            frame = pd.read_csv(path)
-        except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-            raise UserError(f"{path}: cannot be read ({error}); make the probe again") from error
-        if missing := _NEEDED - set(frame.columns):
-            raise UserError(f"{path}: has no column '{sorted(missing)[0]}'; make the probe again")
-        return frame
+    @property
+    def task(self) -> str:
+        """Name of the task."""
+        return str(self.frame["task"].iloc[0])
 
     @property
     def id(self) -> str:
         """How audits call the probe: ``probes/seg/layers``."""
-        return f"probes/{self.task}/{self.folder.name}"
+        return f"probes/{self.task}/{self.frame['probe'].iloc[0]}"
 
     @property
     def layers(self) -> list[int]:
@@ -79,56 +85,89 @@ class ProbeResults:
 
     @property
     def criteria(self) -> list[str]:
-        """Probed criteria, in the order of the file."""
-        names = dict.fromkeys(self.frame["criterion"])
-        return [name for name in names if name != NO_PRUNING]
+        """Probed criteria."""
+        return [name for name in dict.fromkeys(self.frame["criterion"]) if name != NO_PRUNING]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of the probed checkpoints, ascending."""
+        return tuple(sorted(int(seed) for seed in self.frame["seed"].unique()))
 
     @property
     def runs(self) -> tuple[str, ...]:
         """Checkpoints that were probed."""
         return tuple(dict.fromkeys(self.frame["run"]))
 
+    def facts(self, column: str) -> list[str]:
+        """Distinct entries of a column of the tidy table."""
+        return [str(item) for item in self.frame[column].unique()]
+
+    def score(self, criterion: str, metric: str, seed: int, layer: int = 0, endpoint: float | None = None) -> Estimate:
+        """What one checkpoint scores under one probe; criterion `dense` at block 0 is no pruning.
+
+        Raises:
+            UserError: the probe was not made.
+        """
+        frame = self.frame
+        of_probe = (frame["criterion"] == criterion) & (frame["layer"] == layer) & (frame["seed"] == seed)
+        rows = frame[of_probe & (frame["metric"] == metric)]
+        rows = rows if endpoint is None else rows[rows["endpoint"] == endpoint]
+        if len(rows) != 1:
+            what = f"{criterion} at block {layer}, seed {seed}, {metric}"
+            raise UserError(f"{self.id}: {len(rows)} lines for {what}; make the probe again")
+        key = int(rows["position"].iloc[0]), metric
+        if key not in self._replicates:
+            self._replicates[key] = self._resample(*key)
+        return Estimate(float(rows["value"].iloc[0]), self._replicates[key])
+
+    def anchor(self, metric: str) -> Estimate:
+        """No pruning, mean over the checkpoints."""
+        return mean_of([self.score(NO_PRUNING, metric, seed) for seed in self.seeds])
+
     def drop(self, criterion: str, metric: str, layers: Sequence[int], endpoint: float | None = None) -> Estimate:
-        """Mean over layers and checkpoints of (no pruning - pruned), in points.
+        """Mean over blocks and checkpoints of (no pruning - pruned), in points.
 
         Raises:
             UserError: a probe that is asked for is not there.
         """
         parts = []
-        frame = self.frame[self.frame["metric"] == metric]
-        for seed in sorted(frame["seed"].unique()):
-            of_seed = frame[frame["seed"] == seed]
-            dense = self._estimate(of_seed[of_seed["criterion"] == NO_PRUNING], metric, "no pruning")
-            for layer in layers:
-                rows = of_seed[(of_seed["criterion"] == criterion) & (of_seed["layer"] == layer)]
-                rows = rows if endpoint is None else rows[rows["endpoint"] == endpoint]
-                parts.append(dense - self._estimate(rows, metric, f"{criterion} at block {layer}"))
-        known = [part.resampled for part in parts if part.resampled is not None]
-        resampled = np.mean(known, axis=0) if known and len(known) == len(parts) else None
-        return Estimate(float(np.mean([part.value for part in parts])), resampled)
-
-    def _estimate(self, rows: pd.DataFrame, metric: str, what: str) -> Estimate:
-        if len(rows) != 1:
-            raise UserError(f"{self.folder / VALUES}: {len(rows)} lines for {what} and {metric}; make the probe again")
-        position = int(rows["position"].iloc[0])
-        key = (position, metric)
-        if key not in self._replicates:
-            self._replicates[key] = self._resample(position, metric)
-        return Estimate(float(rows["value"].iloc[0]), self._replicates[key])
+        for seed in self.seeds:
+            dense = self.score(NO_PRUNING, metric, seed)
+            parts += [dense - self.score(criterion, metric, seed, layer, endpoint) for layer in layers]
+        return mean_of(parts)
 
     def _resample(self, position: int, metric: str) -> Array | None:
         found = contributions(metric, {name: values[position] for name, values in self._arrays.items()})
         if found is None:
             return None
-        return replicates(*found, seed=derive_seed("bootstrap", self.scale, self.task))
+        return replicates(*found, seed=derive_seed("bootstrap", str(self.frame["scale"].iloc[0]), self.task))
 
     @cached_property
     def _arrays(self) -> dict[str, np.ndarray]:
-        path = self.folder / PER_SAMPLE
-        if not path.is_file():
+        name = str(self.frame["per_sample"].iloc[0])
+        path = self.root / name
+        if not name or not path.is_file():
             return {}
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files if name != "sample_id"}
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files if name != "sample_id"}
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
+            raise UserError(f"{path}: cannot be read as per-image results ({error}); make the probe again") from error
+
+
+def correlation(first: Sequence[Estimate], second: Sequence[Estimate]) -> tuple[float, Interval | None]:
+    """Spearman's rank correlation of two lists of estimates, whose images are resampled independently of each other.
+
+    Returns:
+        The correlation, NaN where one side is constant, and its interval, None where single images are not known.
+    """
+    estimate = float(spearman(*(np.array([item.value for item in part]) for part in (first, second))))
+    parts = [[item.resampled for item in part] for part in (first, second)]
+    if any(item is None for part in parts for item in part):
+        return estimate, None
+    resampled = spearman(*(np.stack(part, axis=1) for part in parts))  # type: ignore[arg-type]
+    known = resampled[~np.isnan(resampled)]
+    return estimate, interval(estimate, known) if len(known) else None
 
 
 def stretch(layers: Sequence[int], which: str) -> list[int]:

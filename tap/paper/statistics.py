@@ -61,7 +61,13 @@ def mean_iou(sums: Array) -> Array:
     A class that is neither labelled nor predicted in a resample has no IoU and is left out of that mean.
     """
     hits = np.diagonal(sums, axis1=-2, axis2=-1)
-    union = sums.sum(axis=-1) + sums.sum(axis=-2) - hits
+    return mean_iou_of_areas(np.stack([hits, sums.sum(axis=-2), sums.sum(axis=-1)], axis=-2))
+
+
+def mean_iou_of_areas(sums: Array) -> Array:
+    """`mean_iou` from what is right, predicted and labelled, by class and summed over images `(..., 3, C)`."""
+    hits, predicted, labelled = np.moveaxis(sums, -2, 0)
+    union = predicted + labelled - hits
     occurs = union > 0
     iou = np.divide(hits, union, out=np.zeros_like(hits, dtype=float), where=occurs)
     return 100.0 * iou.sum(axis=-1) / np.maximum(occurs.sum(axis=-1), 1)
@@ -72,7 +78,8 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
 
     Args:
         metric: ``top1``, ``miou``, ``box_ap`` or ``mask_ap``.
-        arrays: for ``top1`` ``correct`` `(n,)`; for ``miou`` ``confusion`` `(n, C, C)`; for AP what
+        arrays: for ``top1`` ``correct`` `(n,)`; for ``miou`` ``confusion`` `(n, C, C)`, or what IoU needs of it:
+            ``areas`` `(n, 3, C)`, the pixels of each class that are right, predicted and labelled; for AP what
             `tap.tasks.detection.metrics.match` gives.
 
     Returns:
@@ -84,6 +91,8 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
         return np.stack([correct, np.ones_like(correct)], axis=1), accuracy
     if metric == "miou" and "confusion" in arrays:
         return arrays["confusion"].astype(np.float64), mean_iou
+    if metric == "miou" and "areas" in arrays:
+        return arrays["areas"].astype(np.float64), mean_iou_of_areas
     if metric in ("box_ap", "mask_ap") and "objects" in arrays:
         # AP is no function of sums over images, but of how often each of them is drawn: the sum of unit vectors.
         matches = matches_of(arrays, metric.removesuffix("_ap"))

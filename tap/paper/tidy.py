@@ -169,6 +169,19 @@ def read_tidy(path: Path | str) -> pd.DataFrame:
     return _validated(frame, str(path))
 
 
+def checked(frame: pd.DataFrame, schema: pa.DataFrameSchema, origin: str) -> pd.DataFrame:
+    """The table, if it is what its schema says.
+
+    Raises:
+        UserError: it is not; the message names the origin, the check and the first row that fails.
+    """
+    try:
+        return schema.validate(frame)
+    except pa.errors.SchemaError as error:
+        detail = "" if error.failure_cases is None else f"; first case: {_first_case(error)}"
+        raise UserError(f"{origin}: {error.reason_code or 'check'} failed ({error.check}){detail}") from error
+
+
 def _validated(frame: pd.DataFrame, origin: str) -> pd.DataFrame:
     try:
         typed = frame.assign(
@@ -178,12 +191,9 @@ def _validated(frame: pd.DataFrame, origin: str) -> pd.DataFrame:
             value=frame["value"].astype(float),
             batch=pd.to_numeric(frame["batch"].replace("", pd.NA)).astype("Int64"),
         )
-        return SCHEMA.validate(typed)
     except (KeyError, ValueError, TypeError) as error:
         raise UserError(f"{origin}: not a tidy table ({error}); make it again from the runs") from error
-    except pa.errors.SchemaError as error:
-        detail = "" if error.failure_cases is None else f"; first case: {_first_case(error)}"
-        raise UserError(f"{origin}: {error.reason_code or 'check'} failed ({error.check}){detail}") from error
+    return checked(typed, SCHEMA, origin)
 
 
 def _first_case(error: pa.errors.SchemaError) -> str:

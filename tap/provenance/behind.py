@@ -15,6 +15,7 @@ from tap.provenance.fingerprint import code_fingerprint, module_exists
 
 COMPUTING: Final = ("numpy", "safetensors", "timm", "torch", "torchvision")
 TABULATING: Final = ("numpy", "pandas")
+DRAWING: Final = ("matplotlib", "seaborn")
 
 _TASKS: Final = {
     "cls": "tap.tasks.classification.task",
@@ -92,6 +93,16 @@ def code_of_probe(task: str) -> str:
 def code_of_gathering() -> str:
     """Fingerprint of what makes the tidy table."""
     return code_fingerprint(["tap.paper.tidy"], TABULATING)
+
+
+def code_of_gathering_probes() -> str:
+    """Fingerprint of what makes the tidy table of probes."""
+    return code_fingerprint(["tap.paper.tidy_probes"], TABULATING)
+
+
+def code_of_figures() -> str:
+    """Fingerprint of what draws the paper's figures."""
+    return code_fingerprint(["tap.paper.figures.registry"], [*TABULATING, *DRAWING])
 
 
 def code_of_tables() -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tap.config.jobs import Job, job_spec, runs_of_table, settings_of, uses_endpoint
+from tap.config.jobs import Job, job_spec, probe_parameters, runs_of_table, settings_of, uses_endpoint
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
 from tap.provenance import behind
@@ -108,6 +108,10 @@ def _table(parameters: Content, cfg: ScaleConfig) -> Any:
     return {**parameters, "main_rate": cfg.main_rate, **whole}
 
 
+def _probe(parameters: Content, cfg: ScaleConfig) -> Any:
+    return probe_parameters(cfg, parameters["task"], parameters["kind"])
+
+
 def _check(parameters: Content, cfg: ScaleConfig) -> Any:
     """The data of the task that the record is about: the one with the same dataset."""
     name = parameters["data"]["name"]
@@ -142,6 +146,11 @@ _JOBS: Final[dict[str, tuple[Settings, Code]]] = {
     "evaluate": (_of_run("evaluate"), _by_run(behind.code_of_evaluation)),
     "picture": (_of_run("evaluate"), _by_run(behind.code_of_picture)),
     "endpoint": (_parameters(_endpoint), _code_of_endpoint),
+    "probe": (
+        _parameters(_probe),
+        lambda content, today: today.code(behind.code_of_probe, content["parameters"]["task"]),
+    ),
+    "gather_probes": (_parameters(_same), lambda content, today: today.code(behind.code_of_gathering_probes)),
     "gather": (_parameters(_gather), lambda content, today: today.code(behind.code_of_gathering)),
     "verify": (_parameters(_same), lambda content, today: ""),
     "table": (
@@ -152,6 +161,7 @@ _JOBS: Final[dict[str, tuple[Settings, Code]]] = {
         _parameters(lambda parameters, cfg: {"tasks": [task for task in cfg.tasks if behind.is_built(task)]}),
         lambda content, today: today.code(behind.code_of_headline),
     ),
+    "figure": (_parameters(_same), lambda content, today: today.code(behind.code_of_figures)),
     "audit": (
         _parameters(lambda parameters, cfg: {"main_rate": cfg.main_rate}),
         lambda content, today: today.code(behind.code_of_audit),

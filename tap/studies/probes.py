@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +17,9 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
 from torch.utils.data import Subset
 
-from tap.config.jobs import dense_run, job_spec, probe_folder, run_of, task_of
+from tap.config.jobs import dense_run, job_spec, probe_folder, probe_parameters, run_of, task_of
 from tap.config.methods import CRITERIA, SCORES
 from tap.config.schema import JobSpec, ProbeConfig, ScaleConfig
 from tap.criteria.registry import get
@@ -31,7 +30,7 @@ from tap.engine.job import published_weights
 from tap.errors import UserError
 from tap.provenance.behind import code_of_probe
 from tap.provenance.files import atomic_write
-from tap.provenance.record import write_record
+from tap.provenance.record import LIBRARIES, evidence_of_data, record_job
 from tap.studies.probe_encoder import Probe, ProbeEncoder
 from tap.tasks.pipeline import PerImage, Pipeline, joined
 from tap.tasks.recovery import ENDPOINTS
@@ -58,19 +57,17 @@ def run_layer_probe(cfg: ScaleConfig, task: str) -> Path:
     Raises:
         UserError: the checkpoint is not trained, a setting does not fit, or the recovery probe has not been made.
     """
-    settings, pipeline = task_of(cfg, task).probes, _pipeline(cfg, task)
-    inputs, alpha = [], 1.0
+    read, alpha = [], 1.0
     if task != "cls":
         path = probe_folder(cfg.scale, task, "recovery") / VALUES
         alpha = preferred_endpoint(path, SCORES[task][0])
-        inputs.append(path)
-    criteria = [get(name) for name in settings.criteria or CRITERIA]
-    spec = job_spec(cfg, dense_run(cfg, task, task_of(cfg, task).seeds[0]))
+        read.append(path)
+    criteria = [get(name) for name in task_of(cfg, task).probes.criteria or CRITERIA]
 
     def probes(layers: Sequence[int]) -> list[Probe]:
         return [Probe(layer, criterion, alpha) for layer in layers for criterion in criteria]
 
-    return _run("layers", pipeline, [spec], settings, probes, inputs)
+    return _run(cfg, task, "layers", task_of(cfg, task).seeds[:1], probes, read)
 
 
 def run_recovery_probe(cfg: ScaleConfig, task: str) -> Path:
@@ -91,8 +88,7 @@ def run_recovery_probe(cfg: ScaleConfig, task: str) -> Path:
     def probes(layers: Sequence[int]) -> list[Probe]:
         return [Probe(layer, criterion, alpha) for layer in layers for alpha in ENDPOINTS]
 
-    specs = [job_spec(cfg, dense_run(cfg, task, seed)) for seed in task_of(cfg, task).seeds]
-    return _run("recovery", _pipeline(cfg, task), specs, task_of(cfg, task).probes, probes, [])
+    return _run(cfg, task, "recovery", task_of(cfg, task).seeds, probes, [])
 
 
 def measure(
@@ -179,45 +175,56 @@ def preferred_endpoint(path: Path, metric: str) -> float:
 
 
 def _run(
+    cfg: ScaleConfig,
+    task: str,
     kind: Kind,
-    task: Pipeline,
-    specs: Sequence[JobSpec],
-    settings: ProbeConfig,
-    probes_of: Any,
-    inputs: Sequence[Path],
+    seeds: Sequence[int],
+    probes_of: Callable[[Sequence[int]], list[Probe]],
+    read: Sequence[Path],
 ) -> Path:
-    started, first = datetime.now(UTC), specs[0]
-    device, used = select_device(first.device), list(inputs)
+    """Probes the checkpoints of some seeds and writes what was found.
+
+    Args:
+        cfg: the scale.
+        task: the task.
+        kind: which probe.
+        seeds: of the checkpoints.
+        probes_of: probes of a model with some eligible blocks.
+        read: files that decided the probes.
+    """
+    started, settings = datetime.now(UTC), task_of(cfg, task).probes
+    specs = [job_spec(cfg, dense_run(cfg, task, seed)) for seed in seeds]
+    weights = [published_weights(run_of(spec)) for spec in specs]
+    first, pipeline = specs[0], get_task(specs[0])
+    assert isinstance(pipeline, Pipeline)
+    device = select_device(first.device)
     rows: list[dict[str, Any]] = []
     arrays: list[PerImage] = []
     with cpu_threads(first.profile.threads):
-        for spec in specs:
-            weights = published_weights(run_of(spec))
-            model: nn.Module = task.build_model(spec)
-            load_weights(weights, model)
-            used.append(weights)
+        for spec, path in zip(specs, weights, strict=True):
+            model: Any = pipeline.build_model(spec)
+            load_weights(path, model)
             probes = probes_of(eligible_layers(model.encoder, settings))
-            for probe, found in measure(task, model.to(device), spec, probes, settings, device).items():
-                rows += _rows(task, spec, settings, probe, found, len(arrays))
+            for probe, found in measure(pipeline, model.to(device), spec, probes, settings, device).items():
+                rows += _rows(pipeline, spec, settings, probe, found, len(arrays))
                 arrays.append(found)
-        threads = torch.get_num_threads()
-    folder = probe_folder(first.scale, first.task, kind)
+        device_in_words = describe_device(device)
+    folder = probe_folder(cfg.scale, task, kind)
     values = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
-    outputs = [
-        atomic_write(folder / PER_SAMPLE, _packed(arrays)),
-        atomic_write(folder / VALUES, values),
-    ]
-    write_record(
-        folder,
-        first,
-        inputs=used,
+    outputs = [atomic_write(folder / PER_SAMPLE, _packed(arrays)), atomic_write(folder / VALUES, values)]
+    record_job(
+        folder / RECORD,
+        "probe",
+        parameters=probe_parameters(cfg, task, kind),
+        inputs=[*weights, *read, *(path for path in evidence_of_data(first) if Path(path).is_file())],
         outputs=outputs,
         started=started,
-        extra={"probe": {"kind": kind, "checkpoints": [run_of(spec).id for spec in specs], **settings.model_dump()}},
-        fingerprint=code_of_probe(first.task),
-        device=describe_device(device),
-        threads=threads,
-        name=RECORD,
+        fingerprint=code_of_probe(task),
+        libraries=LIBRARIES,
+        device=device_in_words,
+        threads=first.profile.threads,
+        bases=(first.data.root,),
+        facts={"dataset": first.data.name, "checkpoints": [run_of(spec).id for spec in specs]},
     )
     return outputs[1]
 
@@ -249,9 +256,3 @@ def _packed(arrays: Sequence[Mapping[str, np.ndarray]]) -> bytes:
     stacked = {name: np.stack([found[name] for found in arrays]) for name in names}
     np.savez_compressed(stream, sample_id=arrays[0]["sample_id"], **stacked)
     return stream.getvalue()
-
-
-def _pipeline(cfg: ScaleConfig, task: str) -> Pipeline:
-    pipeline = get_task(job_spec(cfg, dense_run(cfg, task, task_of(cfg, task).seeds[0])))
-    assert isinstance(pipeline, Pipeline)
-    return pipeline

@@ -11,6 +11,7 @@ import pytest
 from tap.config.methods import DENSE
 from tap.paper.tables.registry import build_table
 from tap.paper.tidy import gather, tidy_path
+from tap.paper.tidy_probes import gather_probes, tidy_probes_path
 from tap.runs import Run
 
 ROOT = Path(__file__).parents[3]
@@ -77,9 +78,12 @@ class Results:
             correct = order < round((0.8 - drop / 100) * IMAGES)
             common = {"run": f"{task}/dense/r1.00/main/s0", "seed": 0, "criterion": criterion, "layer": layer}
             score = 100 * float(correct.mean())
-            rows.append({**common, "endpoint": endpoint, "metric": metric, "value": score, "position": len(parts)})
+            common |= {"endpoint": endpoint, "keep_rate": 0.5, "tokens": 32.0, "images": IMAGES, "metric": metric}
+            rows.append({**common, "value": score, "position": len(parts)})
             parts.append(correct)
         pd.DataFrame(rows).to_csv(folder / "values.csv", index=False)
+        record = {"device": "a machine", "fingerprint": "f" * 64, "dataset": "microscopy"}
+        (folder / "probe.json").write_text(json.dumps(record))
         stacked = np.stack(parts)
         arrays = (
             {"correct": stacked}
@@ -87,6 +91,8 @@ class Results:
             else {"confusion": np.stack([confusion(part)["confusion"] for part in parts])}
         )
         np.savez(folder / "per_sample.npz", sample_id=np.arange(IMAGES), **arrays)
+        frame = gather_probes(self.scale, task, self.root)
+        frame.to_csv(self.root / tidy_probes_path(self.scale, task), index=False)
 
 
 def confusion(correct: np.ndarray) -> dict[str, np.ndarray]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from tap.config.jobs import probe_folder
 from tap.paper.audit.outcome import Outcome, Verdict, by_interval, not_measured
 from tap.paper.evidence import Evidence, reference
-from tap.paper.probe_results import Estimate, ProbeResults, stretch
+from tap.paper.probe_results import Estimate, ProbeResults, correlation, stretch
 from tap.paper.reported import load_reported
-from tap.paper.statistics import Interval, interval, spearman
+from tap.paper.tidy_probes import VALUES
 
 
 def drops_more(
@@ -31,7 +30,7 @@ def drops_more(
     blocks = stretch(probe.layers, layers)
     gap = probe.drop(a, metric, blocks) - probe.drop(b, metric, blocks)
     sentence = f"Drop with {_name(a)} minus drop with {_name(b)}, {task} {metric}, {_blocks(blocks)}: {_shown(gap)}."
-    return _outcome(evidence, probe, by_interval(gap.interval, points), sentence, gap)
+    return _outcome(probe, by_interval(gap.interval, points), sentence, gap)
 
 
 def gap_shrinks(evidence: Evidence, *, task: str, metric: str, a: str, b: str) -> Outcome:
@@ -46,7 +45,7 @@ def gap_shrinks(evidence: Evidence, *, task: str, metric: str, a: str, b: str) -
         f"Drop with {_name(a)} minus drop with {_name(b)}, {task} {metric}: {gaps[0].value:+.2f} at {_blocks(early)}, "
         f"{gaps[1].value:+.2f} at {_blocks(late)}; change {_shown(change)}."
     )
-    return _outcome(evidence, probe, by_interval(change.interval), sentence, change)
+    return _outcome(probe, by_interval(change.interval), sentence, change)
 
 
 def rankings_oppose(
@@ -66,8 +65,7 @@ def rankings_oppose(
         [probe.drop(name, metric, probe.layers) for name in names]
         for probe, metric in ((one, first_metric), (two, second_metric))
     ]
-    estimate = float(spearman(*(np.array([drop.value for drop in part]) for part in drops)))
-    found = _correlation_interval(estimate, drops)
+    estimate, found = correlation(*drops)
     verdict = Verdict.INCONCLUSIVE
     if found is not None:
         verdict = {1: Verdict.CONTRADICTED, -1: Verdict.SUPPORTED, 0: Verdict.INCONCLUSIVE}[found.sign]
@@ -77,7 +75,7 @@ def rankings_oppose(
         f"(paper {reference(reported).text})."
     )
     runs = (one.id, two.id, *one.runs, *two.runs)
-    devices = tuple(dict.fromkeys((*evidence.devices(first, one.runs), *evidence.devices(second, two.runs))))
+    devices = tuple(dict.fromkeys((*one.facts("device"), *two.facts("device"))))
     low, high = (None, None) if found is None else (found.low, found.high)
     return Outcome(verdict, sentence, estimate, low, high, runs=runs, devices=devices)
 
@@ -91,24 +89,16 @@ def prefers_endpoint(evidence: Evidence, *, task: str, metric: str, endpoint: fl
     drops = {alpha: probe.drop(criterion, metric, probe.layers, alpha) for alpha in (0.0, 1.0)}
     gain = drops[1.0 - endpoint] - drops[endpoint]
     ours, other = ("full offset", "stand-in") if endpoint == 1.0 else ("stand-in", "full offset")
-    seeds = probe.frame["seed"].nunique()
+    seeds = len(probe.seeds)
     sentence = (
         f"{ours} minus {other}, {task} {metric}, mean over {_blocks(probe.layers)} and {seeds} "
         f"checkpoint{'s' if seeds > 1 else ''}: {_shown(gain)}."
     )
-    return _outcome(evidence, probe, by_interval(gain.interval), sentence, gain)
-
-
-def _correlation_interval(estimate: float, drops: list[list[Estimate]]) -> Interval | None:
-    parts = [[drop.resampled for drop in part] for part in drops]
-    if any(item is None for part in parts for item in part):
-        return None
-    resampled = spearman(*(np.stack(part, axis=1) for part in parts))  # type: ignore[arg-type]
-    return interval(estimate, resampled[~np.isnan(resampled)])
+    return _outcome(probe, by_interval(gain.interval), sentence, gain)
 
 
 def _absent(evidence: Evidence, task: str, kind: str) -> Outcome:
-    return not_measured(f"results/{evidence.scale}/probes/{task}/{kind}/values.csv")
+    return not_measured(f"{probe_folder(evidence.scale, task, kind)}/{VALUES}")
 
 
 def _name(criterion: str) -> str:
@@ -124,9 +114,8 @@ def _shown(estimate: Estimate) -> str:
     return f"{estimate.value:+.2f}" + ("" if found is None else f" [{found.low:+.2f}, {found.high:+.2f}]")
 
 
-def _outcome(evidence: Evidence, probe: ProbeResults, verdict: Verdict, sentence: str, estimate: Estimate) -> Outcome:
+def _outcome(probe: ProbeResults, verdict: Verdict, sentence: str, estimate: Estimate) -> Outcome:
     found = estimate.interval
     low, high = (None, None) if found is None else (found.low, found.high)
-    devices = evidence.devices(probe.task, probe.runs)
-    seeds = tuple(sorted(int(seed) for seed in probe.frame["seed"].unique()))
-    return Outcome(verdict, sentence, estimate.value, low, high, seeds, (probe.id, *probe.runs), devices)
+    devices = tuple(probe.facts("device"))
+    return Outcome(verdict, sentence, estimate.value, low, high, probe.seeds, (probe.id, *probe.runs), devices)

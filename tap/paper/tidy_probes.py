@@ -1,0 +1,144 @@
+"""One tidy table of everything that a task's probes measured: what probe tables, figures and claims are functions of.
+
+One row per (probe, checkpoint, criterion, block, endpoint, metric). No pruning is criterion `dense` at block 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pandera.pandas as pa
+
+from tap.config.jobs import probe_folder, task_of
+from tap.config.load import load_scale
+from tap.errors import UserError
+from tap.paper.tidy import checked
+from tap.provenance.behind import TABULATING, code_of_gathering_probes
+from tap.provenance.files import atomic_write
+from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.runs import SCALES, TASKS
+
+VALUES, PER_SAMPLE, RECORD = "values.csv", "per_sample.npz", "probe.json"
+LAYERS, RECOVERY = "layers", "recovery"
+NO_PRUNING = "dense"
+
+_KEY = ["probe", "run", "criterion", "layer", "endpoint", "metric"]
+
+SCHEMA = pa.DataFrameSchema(
+    {
+        "scale": pa.Column(str, pa.Check.isin(SCALES)),
+        "task": pa.Column(str, pa.Check.isin(TASKS)),
+        "probe": pa.Column(str, pa.Check.isin([LAYERS, RECOVERY])),
+        "run": pa.Column(str),
+        "seed": pa.Column(int, pa.Check.ge(0)),
+        "criterion": pa.Column(str),
+        "layer": pa.Column(int, pa.Check.ge(0)),
+        "endpoint": pa.Column(float, pa.Check.in_range(0.0, 1.0), nullable=True),
+        "keep_rate": pa.Column(float, pa.Check.in_range(0.0, 1.0, include_min=False)),
+        "tokens": pa.Column(float, pa.Check.gt(0)),
+        "images": pa.Column(int, pa.Check.ge(1)),
+        "metric": pa.Column(str),
+        "value": pa.Column(float, pa.Check.in_range(0.0, 100.0)),
+        "device": pa.Column(str),
+        "dataset": pa.Column(str),
+        "fingerprint": pa.Column(str),
+        "per_sample": pa.Column(str),
+        "position": pa.Column(int, pa.Check.ge(0)),
+    },
+    unique=_KEY,
+    strict=True,
+    ordered=True,
+)
+"""Columns: scale, task and probe (`layers` or `recovery`); the probed checkpoint's run and seed; what was probed
+(criterion, block, recovery endpoint) at which local keep rate; mean patches that reached the last block and number of
+images; metric and value in percent; then device, dataset and code, and where the values of single images are: a file,
+relative to the project (empty if there is none), and the row of its arrays."""
+
+
+def tidy_probes_path(scale: str, task: str) -> Path:
+    """Where the tidy table of a task's probes is, relative to the project's root."""
+    return Path("results") / scale / f"tidy_probes_{task}.csv"
+
+
+def probes_of(task: str) -> tuple[str, ...]:
+    """The probes that a task has: classification restores nothing."""
+    return (LAYERS,) if task == "cls" else (LAYERS, RECOVERY)
+
+
+def gather_probes(scale: str, task: str, root: Path | str = ".") -> pd.DataFrame:
+    """Reads what the probes of a task measured; a probe that is not made is absent.
+
+    Raises:
+        UserError: a file is unreadable, not of the right form, or holds a number that cannot be.
+    """
+    rows: list[dict[str, Any]] = []
+    for probe in probes_of(task):
+        if (Path(root) / probe_folder(scale, task, probe) / VALUES).is_file():
+            rows += _rows(scale, task, probe, Path(root))
+    return _validated(pd.DataFrame(rows, columns=list(SCHEMA.columns)), f"results/{scale}/probes/{task}")
+
+
+def write_tidy_probes(scale: str, task: str, root: Path | str = ".") -> Path:
+    """Gathers the probes of a task and writes them as CSV, whole or not at all, with the job's record.
+
+    Raises:
+        UserError: the scale does not have the task; otherwise as `gather_probes`, or the path cannot be written.
+    """
+    started, root = datetime.now(UTC), Path(root)
+    task_of(load_scale(scale, root=root), task)
+    text = gather_probes(scale, task, root).to_csv(index=False, lineterminator="\n")
+    path = atomic_write(root / tidy_probes_path(scale, task), text)
+    folders = [root / probe_folder(scale, task, probe) for probe in probes_of(task)]
+    files = [folder / name for folder in folders for name in (VALUES, PER_SAMPLE, RECORD)]
+    record_job(
+        path.with_suffix(RECORD_SUFFIX),
+        "gather_probes",
+        parameters={"task": task},
+        inputs=[file for file in files if file.is_file()],
+        outputs=[path],
+        started=started,
+        fingerprint=code_of_gathering_probes(),
+        libraries=TABULATING,
+        root=root,
+    )
+    return path
+
+
+def read_tidy_probes(path: Path | str) -> pd.DataFrame:
+    """Reads what `write_tidy_probes` wrote.
+
+    Raises:
+        UserError: the file is missing, or not such a table.
+    """
+    try:
+        frame = pd.read_csv(path, keep_default_na=False, na_values={"endpoint": [""]})
+    except (OSError, ValueError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise UserError(f"{path}: cannot be read as a table of probes ({error}); make it again") from error
+    return _validated(frame, str(path))
+
+
+def _rows(scale: str, task: str, probe: str, root: Path) -> Iterable[dict[str, Any]]:
+    folder = probe_folder(scale, task, probe)
+    path, record = root / folder / VALUES, root / folder / RECORD
+    try:
+        values = pd.read_csv(path)
+        about = json.loads(record.read_text(encoding="utf-8"))
+        facts = {name: str(about[name]) for name in ("device", "dataset", "fingerprint")}
+    except (OSError, ValueError, KeyError, TypeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise UserError(f"{folder}: {VALUES} or {RECORD} cannot be read ({error!r}); make the probe again") from error
+    arrays = (folder / PER_SAMPLE).as_posix() if (root / folder / PER_SAMPLE).is_file() else ""
+    common = {"scale": scale, "task": task, "probe": probe, **facts, "per_sample": arrays}
+    return [{**line, **common} for line in values.to_dict("records")]
+
+
+def _validated(frame: pd.DataFrame, origin: str) -> pd.DataFrame:
+    try:
+        kinds = {name: column.dtype.type for name, column in SCHEMA.columns.items()}
+        return checked(frame.astype(kinds), SCHEMA, origin)
+    except (KeyError, ValueError, TypeError) as error:
+        raise UserError(f"{origin}: not a table of probes ({error}); make it again from the probes") from error
