@@ -110,7 +110,11 @@ class Evidence:
         return [name for name in names if name.partition(":")[0] == method]
 
     def devices(self, task: str, runs: tuple[str, ...]) -> tuple[str, ...]:
-        """What the runs ran on."""
+        """What the runs ran on; probes are named ``probes/<task>/<kind>``."""
+        named = [run.split("/") for run in runs if run.startswith("probes/")]
+        probes = [probe for _, of, kind in named if (probe := self.probe(of, kind)) is not None]
+        if probes:
+            return tuple(sorted({device for probe in probes for device in probe.facts("device")}))
         measured = self.measured(task)
         if measured is None:
             return ()

@@ -1,4 +1,4 @@
-"""Tables that follow from settings and code alone: `tab:training-config`, `tab:parameters`, `tab:budget-tests`."""
+"""Tables that follow from settings and code alone: `tab:training-config`, `tab:parameters` and others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tap.paper.evidence import Evidence
 from tap.paper.measured import Value
 from tap.paper.reported import load_reported
 from tap.paper.tables.plain import Cells, Head, PlainTable
+from tap.paper.tables.probes import CRITERIA_TABLE
 from tap.paper.tidy import PRIMARY_METRIC
 
 _METRIC_NAMES = {"top1": "top-1", "miou": "mIoU", "box_ap": "box AP"}
@@ -149,4 +150,5 @@ TABLES = (
         names=False,
         scaled=False,
     ),
+    CRITERIA_TABLE,
 )

@@ -70,8 +70,13 @@ class Tabular:
 
 
 def escape(text: str) -> str:
-    """Plain text as LaTeX; characters outside ASCII, which old engines refuse, are dropped."""
-    ascii_only = text.encode("ascii", "ignore").decode()
+    """Plain text as LaTeX. The script l of a norm is kept; other characters outside ASCII are dropped."""
+    parts = re.split("(\u2113\\d)", text)
+    return "".join(rf"$\ell_{part[1]}$" if part[:1] == "\u2113" else _escape_ascii(part) for part in parts)
+
+
+def _escape_ascii(text: str) -> str:
+    ascii_only = text.encode("ascii", "ignore").decode()  # old engines refuse the rest
     return re.sub(r"[\\&%$#_{}~^<>]", lambda match: _SPECIAL[match.group()], ascii_only)
 
 

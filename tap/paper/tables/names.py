@@ -7,5 +7,8 @@ from typing import Final
 OF_RATES: Final = ("tab_keep_rates", "tab_verified_main", "tab_stability_memory", "tab_memory")
 """Functions of the tidy tables of all tasks."""
 
-OF_SETTINGS: Final = ("tab_training_config", "tab_parameters", "tab_budget_tests")
+OF_PROBES: Final = ("tab_criterion_summary", "tab_paired_recovery")
+"""Functions of the tidy tables of the probes."""
+
+OF_SETTINGS: Final = ("tab_training_config", "tab_parameters", "tab_budget_tests", "tab_criteria")
 """Functions of the settings and of code; no run is needed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pandas as pd
 
@@ -13,6 +14,7 @@ from tap.paper.measured import Value
 from tap.paper.reported import ReportedTable, load_reported
 from tap.paper.tables import latex
 from tap.paper.tables.caption import SMOKE_NOTE
+from tap.paper.tidy import tidy_path
 
 Content = Value | str
 Cells = Mapping[tuple[str, str], Content]
@@ -20,11 +22,13 @@ Cells = Mapping[tuple[str, str], Content]
 
 @dataclass(frozen=True)
 class Head:
-    """A typeset column: its head, and the columns of the reported table that it shows with what is put between."""
+    """A typeset column: its head, and the columns of the reported table that it shows, with what is put between them
+    and behind the last of several."""
 
     printed: str
     keys: tuple[str, ...]
     between: str = ""
+    after: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class PlainTable:
         words: columns that are part of the row's name and are taken from the paper.
         names: whether rows are named in a first column.
         scaled: whether the scale decides anything.
+        note: further sentences of the caption, as plain text.
+        tidy: tidy tables that it reads of each task, by scale and task.
     """
 
     label: str
@@ -50,6 +56,8 @@ class PlainTable:
     words: tuple[str, ...] = ()
     names: bool = True
     scaled: bool = True
+    note: Callable[[Evidence], str] | None = None
+    tidy: tuple[Callable[[str, str], Path], ...] = (tidy_path,)
 
     @property
     def reported(self) -> ReportedTable:
@@ -84,6 +92,7 @@ def shown(content: Content | None, unit: str, sd: bool = False) -> str:
     forms: dict[str, Callable[[float], str]] = {
         "percent": latex.score,
         "points": latex.signed,
+        "points lost": lambda value: latex.signed(value).removeprefix("+"),
         "images/s": latex.rate,
         "ratio": latex.ratio,
         "parameters": lambda value: f"{value:,.0f}",
@@ -105,7 +114,7 @@ def _tabular(table: PlainTable, evidence: Evidence, cells: Cells) -> latex.Tabul
                 printed = table.reported.cell(row.key, key)
                 content = printed.text if key in table.words and printed is not None else cells.get((row.key, key))
                 parts.append(shown(content, units[key], sd=key.endswith(("_sd", "sd_j", "sd_f"))))
-            line.append(latex.MISSING if set(parts) == {latex.MISSING} else head.between.join(parts))
+            line.append(latex.MISSING if set(parts) == {latex.MISSING} else head.between.join(parts) + head.after)
         groups[row.group].append(line)
     return latex.Tabular(
         label=table.label,
@@ -122,6 +131,7 @@ def _caption(table: PlainTable, evidence: Evidence, cells: Cells) -> str:
     parts = [
         f"{table.title} at scale \\texttt{{{evidence.scale}}}." if table.scaled else f"{table.title}.",
         *([rf"\textbf{{{SMOKE_NOTE}}}"] if table.scaled and evidence.scale == "smoke" else []),
+        *([latex.escape(table.note(evidence))] if table.note is not None else []),
         *([f"Device: {latex.escape('; '.join(devices))}."] if devices else []),
         *([f"{latex.MISSING} has not been measured."] if len(cells) < _size(table) else []),
     ]
@@ -202,6 +212,7 @@ def _markdown(table: PlainTable, evidence: Evidence, cells: Cells) -> str:
     columns = [column for column in table.reported.columns if column.key not in table.words]
     lines += [
         f"The paper: {table.reported.caption}",
+        *(["", table.note(evidence)] if table.note is not None else []),
         "",
         "Here / in the paper. Verdicts on what the paper claims of these numbers are in the audit.",
         "",

@@ -16,7 +16,7 @@ from tap.paper.compare_report import report
 from tap.paper.evidence import Evidence
 from tap.paper.measured import Measured
 from tap.paper.reported import reported_path
-from tap.paper.tables import from_settings, rates_and_memory
+from tap.paper.tables import from_settings, probes, rates_and_memory
 from tap.paper.tables.main_table import MAIN_TABLES, Cell, MainTable, cells, tabular
 from tap.paper.tables.plain import PlainTable, build_plain_table
 from tap.paper.tidy import read_tidy, tidy_path
@@ -35,11 +35,13 @@ class Table:
     Attributes:
         tasks: the tasks whose runs it shows, as far as the scale has them; empty if settings are all that it needs.
         label: the reported table that stands beside it.
+        tidy: tidy tables that it reads of each task, by scale and task.
         build: from (scale, project folder) to the contents by file suffix.
     """
 
     tasks: tuple[str, ...]
     label: str
+    tidy: tuple[Callable[[str, str], Path], ...]
     build: Callable[[str, Path], dict[str, str]]
 
 
@@ -65,7 +67,7 @@ def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str
     table = TABLES[name]
     contents = table.build(scale, Path(root))
     files = [atomic_write(Path(out_folder) / f"{name}{suffix}", contents[suffix]) for suffix in SUFFIXES]
-    read = [path(scale, task) for task in table.tasks for path in (tidy_path, verified_path)]
+    read = [path(scale, task) for task in table.tasks for path in (*table.tidy, verified_path)]
     settings = load_scale(scale, root=root)
     parameters = {"table": name, "scale": scale, "main_rate": settings.main_rate}
     record_job(
@@ -156,15 +158,18 @@ def _main(table: MainTable) -> Table:
         frame = read_tidy(root / tidy_path(scale, table.task))
         return build_main_table(table, frame, load_scale(scale, root=root).main_rate, scale, root)
 
-    return Table((table.task,), table.label, build)
+    return Table((table.task,), table.label, (tidy_path,), build)
 
 
 def _plain(table: PlainTable) -> Table:
-    return Table(table.tasks, table.label, lambda scale, root: build_plain_table(table, Evidence(scale, root)))
+    def build(scale: str, root: Path) -> dict[str, str]:
+        return build_plain_table(table, Evidence(scale, root))
+
+    return Table(table.tasks, table.label, table.tidy, build)
 
 
 TABLES: dict[str, Table] = {name: _main(table) for name, table in MAIN_TABLES.items()} | {
-    table.name: _plain(table) for table in (*rates_and_memory.TABLES, *from_settings.TABLES)
+    table.name: _plain(table) for table in (*rates_and_memory.TABLES, *from_settings.TABLES, *probes.TABLES)
 }
 """Tables that can be built, by file stem."""
 

@@ -1,0 +1,82 @@
+"""How the figures look: sizes and fonts of the paper, colours that survive print and colour blindness, equal files."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from typing import Final
+
+import matplotlib as mpl
+import seaborn as sns
+from matplotlib.figure import Figure
+
+TEXT_WIDTH, COLUMN_WIDTH = 7.0, 3.3
+"""Widths of the paper's text and column in inches."""
+
+GREY: Final = "0.72"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A series: name in the legend, colour, marker and dashes. Each of the last three alone tells series apart."""
+
+    name: str
+    colour: str
+    marker: str
+    dashes: tuple[float, ...] | str
+
+
+RANDOM: Final = "random"
+# Okabe and Ito's colours, which differ in lightness as well.
+CRITERIA: Final = {
+    "attention_mean": Look("Attention", "#D55E00", "o", ""),
+    "coverage": Look("Coverage (FPS)", "#0072B2", "s", (4, 1.5)),
+    RANDOM: Look("Random", "#000000", "^", (1, 1.2)),
+}
+TASKS: Final = {
+    "seg": Look("Segmentation", "#009E73", "D", ""),
+    "det": Look("Detection", "#7B4FA3", "P", (4, 1.5)),
+}
+
+_RC: Final = {
+    "font.family": "STIXGeneral",  # the paper is set in Times
+    "mathtext.fontset": "stix",
+    "font.size": 8.0,
+    "axes.labelsize": 8.0,
+    "axes.titlesize": 8.0,
+    "axes.titleweight": "normal",
+    "legend.fontsize": 7.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "grid.linewidth": 0.4,
+    "grid.color": "0.9",
+    "lines.linewidth": 1.2,
+    "lines.markersize": 3.5,
+    "hatch.linewidth": 0.6,
+    "pdf.fonttype": 42,
+    "legend.frameon": False,
+    "svg.hashsalt": "tap",
+}
+
+
+def styled() -> mpl.RcParams:
+    """Context in which a figure is made: `with styled(): ...`; nothing else is changed."""
+    return mpl.rc_context({**sns.axes_style("ticks"), **_RC, "axes.grid": True, "axes.grid.axis": "y"})  # type: ignore[return-value]
+
+
+def files_of(figure: Figure) -> dict[str, bytes]:
+    """The figure as PDF and PNG; without dates and versions, so that equal figures are equal files."""
+    contents = {}
+    for suffix, options in (
+        (".pdf", {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}}),
+        (".png", {"metadata": {"Software": None}, "dpi": 200}),
+    ):
+        stream = io.BytesIO()
+        figure.savefig(stream, format=suffix[1:], **options)
+        contents[suffix] = stream.getvalue()
+    return contents
