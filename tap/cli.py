@@ -44,12 +44,6 @@ app.add_typer(data_app, name="data")
 app.add_typer(probe_app, name="probe")
 app.add_typer(paper_app, name="paper")
 
-CHECKED = {
-    "imagenet": "tap.tasks.classification.check",
-    "ade20k": "tap.tasks.segmentation.check",
-    "coco": "tap.tasks.detection.check",
-}
-"""A person's own datasets, with the module whose `check` looks at them."""
 dvc_app = typer.Typer(help="DVC: the stages of dvc.yaml.", no_args_is_help=True)
 app.add_typer(dvc_app, name="dvc")
 

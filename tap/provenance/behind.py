@@ -28,7 +28,11 @@ PREPARED: Final = {
     "microscopy": "tap.tasks.segmentation.data_tiles",
 }
 """Datasets that the workflow fetches, with the module whose `prepare` does."""
-CHECKED: Final = {"imagenet": "tap.tasks.classification.check", "ade20k": "tap.tasks.segmentation.check"}
+CHECKED: Final = {
+    "imagenet": "tap.tasks.classification.check",
+    "ade20k": "tap.tasks.segmentation.check",
+    "coco": "tap.tasks.detection.check",
+}
 """A person's own datasets, with the module whose `check` looks at them."""
 
 

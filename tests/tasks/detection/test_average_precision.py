@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from mmdet.evaluation import CocoMetric
 from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
@@ -13,7 +12,9 @@ from pycocotools.cocoeval import COCOeval
 from tap.paper.statistics import contributions, replicates
 from tap.tasks.detection.average_precision import average_precision, matches_of, mean_ap
 from tap.tasks.detection.metrics import ap_scores, match
+from tap.tasks.openmmlab import import_quietly
 
+CocoMetric = import_quietly("mmdet.evaluation").CocoMetric
 CLASSES, SIZE, ROOM = 3, (128, 160), 12
 PARTS = {"": "", "50": "_50", "75": "_75", "_small": "_s", "_medium": "_m", "_large": "_l"}
 

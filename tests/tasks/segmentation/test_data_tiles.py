@@ -1,5 +1,6 @@
 import itertools
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from PIL import Image
 
 from tap.errors import UserError
 from tap.provenance.files import sha256_file
+from tap.tasks.detection.annotations import faults
 from tap.tasks.segmentation import data_tiles
 from tap.tasks.segmentation.data_frames import RECORDINGS, Recording, read_frames
 from tap.tasks.segmentation.data_tiles import GAP, REGIONS, SPLITS, TILE, Region, Tile, prepare
@@ -169,3 +171,59 @@ def test_real_regions_are_apart_and_hold_a_tile():
 def test_tile_names_sort_by_time():
     names = [Tile("hela", "training", time, 0, 7, 12).name for time in (2, 10)]
     assert names == sorted(names) == ["hela_t02_z0_y0007_x0012", "hela_t10_z0_y0007_x0012"]
+
+
+def test_the_cells_in_the_format_of_coco(prepared):
+    """Boxes, areas and masks of every tile are those of its instance picture; the unlabelled rim is a crowd."""
+    root, manifest = prepared
+    crowds = 0
+    for split in SPLITS:
+        path = root / "coco" / f"instances_{split}.json"
+        assert manifest["coco"][split] == sha256_file(path)
+        content = json.loads(path.read_text())
+        assert faults(content) == {}
+        assert [image["file_name"] for image in content["images"]] == sorted(
+            path.name for path in (root / "images" / split).iterdir()
+        )
+        for image in content["images"]:
+            folder = root / "{}" / split / image["file_name"]
+            instances, labels = (
+                np.asarray(Image.open(str(folder).format(kind))) for kind in ("instances", "annotations")
+            )
+            entries = [entry for entry in content["annotations"] if entry["image_id"] == image["id"]]
+            masks = [decode(entry["segmentation"]) for entry in entries]
+            for entry, mask in zip(entries, masks, strict=True):
+                rows, columns = np.nonzero(mask)
+                left, top = columns.min(), rows.min()
+                assert entry["bbox"] == [left, top, columns.max() + 1 - left, rows.max() + 1 - top]
+                assert (entry["area"], entry["category_id"]) == (mask.sum(), 1)
+            cells = [mask for mask in masks if not (labels[mask] == 0).any()]
+            assert len(cells) == len(np.unique(instances[instances > 0]))
+            assert all(len(np.unique(instances[mask])) == 1 for mask in cells)
+            hidden = [mask for mask in masks if (labels[mask] == 0).any()]
+            covered = np.any([*hidden, np.zeros_like(labels, dtype=bool)], axis=0)
+            np.testing.assert_array_equal(covered, labels == 0)
+            small = [entry["iscrowd"] for entry, mask in zip(entries, masks, strict=True) if mask.sum() < 32]
+            assert all(small)
+            assert sum(entry["iscrowd"] for entry in entries) == len(hidden) + sum(mask.sum() < 32 for mask in cells)
+            crowds += len(hidden)
+    assert crowds > 4
+
+
+def decode(code):
+    """A run-length code as a mask, run by run."""
+    flat, value = [], False
+    for run in code["counts"]:
+        flat += [value] * run
+        value = not value
+    return np.array(flat).reshape(code["size"], order="F")
+
+
+def test_a_damaged_annotation_file_is_made_anew(source, prepared, tmp_path):
+    root = tmp_path / "data"
+    shutil.copytree(prepared[0], root)
+    path = root / "coco" / "instances_training.json"
+    before = path.read_bytes()
+    path.write_bytes(before[:-5])
+    run(root, source)
+    assert path.read_bytes() == before
