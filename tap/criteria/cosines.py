@@ -25,7 +25,8 @@ def cosines(vectors: Tensor, rows: int = 256) -> Tensor:
     """Cosine similarity of every two patches of an image, in multiples of 2^-30; sums over patches are exact too.
 
     Args:
-        vectors: ``(B, N, d)``; a vector of zeros has cosine 0 with all.
+        vectors: ``(B, N, d)``; a vector of zeros, or with a value that is not finite, has cosine 0
+            with all.
         rows: rows of the matrix whose float64 products are held at once.
 
     Returns:
@@ -33,7 +34,7 @@ def cosines(vectors: Tensor, rows: int = 256) -> Tensor:
     """
     vectors = vectors.detach().double()
     unit = vectors / l2(vectors).clamp_min(_EPSILON).unsqueeze(2)
-    unit = (unit * 2.0**_FEATURE_BITS).round_()
+    unit = (unit * 2.0**_FEATURE_BITS).round_().nan_to_num_(0.0)
     length = unit.square().sum(dim=2).sqrt().clamp_min(1.0)
     batch, patches, _ = unit.shape
     result = torch.empty(batch, patches, patches, dtype=torch.int32, device=unit.device)

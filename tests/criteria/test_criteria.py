@@ -11,9 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tap.core.budget import keep_count
 from tap.criteria.base import ProbeInputs
+from tap.criteria.coverage import coverage_order
 from tap.criteria.registry import CRITERIA, get
 from tap.errors import UserError
 
@@ -129,6 +131,38 @@ def test_half_precision_states_and_zero_vectors(name: str) -> None:
         part[:, 3:6] = 0
     for image in range(2):
         assert get(name).keep(half, 7)[image].tolist() == slow_criteria.keep(name, half, image, 7)
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_broken_states_still_give_that_many_patches(name: str) -> None:
+    inputs = probe_inputs(2, (4, 4), 8)
+    inputs.features[0, 3, 2] = inputs.keys[0, 5] = inputs.mean_attention[0, 1] = float("nan")
+    inputs.features[0, 4, 1] = inputs.keys[0, 6, 0] = inputs.max_attention[0, 2] = float("inf")
+    inputs.features[1] = inputs.keys[1] = float("nan")
+    for row in get(name).keep(inputs, 7).tolist():
+        assert len(set(row)) == 7
+
+
+class CountOperations(TorchDispatchMode):
+    """Counts what reaches torch's kernels."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_no_step_per_image(name: str) -> None:
+    """Six copies of an image take as many operations as one."""
+    coverage_order((5, 6))  # of a new grid it is made first, once for all images
+    counts = []
+    for copies in (1, 6):
+        with CountOperations() as operations:
+            get(name).keep(images(probe_inputs(1, (5, 6)), [0] * copies), 15)
+        counts.append(operations.count)
+    assert counts[0] == counts[1] > 0
 
 
 def test_random_depends_on_names_only() -> None:
