@@ -17,6 +17,8 @@ from torch import Tensor
 
 StandIn = Callable[[int, int, list[int]], int]
 """(pruning block, removed patch, retained patches) -> retained patch."""
+Place = tuple[int, int] | None
+"""Patch row and column of a token; None for a class token or register."""
 
 
 @dataclass
@@ -124,7 +126,8 @@ def forward(vit: Any, controller: Any, task: str, image: Tensor, rules: Rules) -
             out.kept[layer], out.removals[layer] = list(kept), count
 
         rows = [*out.prefix, *([] if register is None else [register]), *patches.values()]
-        rows = _block(block, rows)
+        places: list[Place] = [None] * (len(rows) - len(patches))
+        rows = _block(block, rows, places + [(i // width, i % width) for i in patches], (total // width, width))
         out.prefix = rows[: len(out.prefix)]
         if register is not None:
             register = rows[len(out.prefix)]
@@ -261,24 +264,67 @@ def _most_similar(removed: Tensor, kept: dict[int, Tensor], out: Expected) -> in
     return first
 
 
-def _block(block: Any, rows: list[Tensor]) -> list[Tensor]:
-    """One pre-norm transformer block."""
+def _block(block: Any, rows: list[Tensor], places: list[Place], size: tuple[int, int]) -> list[Tensor]:
+    """One pre-norm transformer block, plain or of a ViTDet trunk (then window by window, or globally, with bias)."""
+    side = getattr(block.attn, "side", None)
+    tables = getattr(block.attn, "tables", None)
+    extent = size if side is None else (side, side)
+    if tables is not None:
+        tables = [_table(table, 2 * length - 1) for table, length in zip(tables, extent, strict=True)]
     normed = [_norm(block.norm1, row) for row in rows]
     queries, keys, values = ([_heads(block, row, part) for row in normed] for part in "qkv")
+    beyond = _beyond(size, side) if side is not None and block.attn.padded else []
+    for _ in beyond:
+        keys.append(_heads(block, torch.zeros_like(rows[0]), "k"))
+        values.append(_heads(block, torch.zeros_like(rows[0]), "v"))
+    all_places = places + beyond
     after = []
-    for row, query in zip(rows, queries, strict=True):
+    for row, query, place in zip(rows, queries, places, strict=True):
+        if side is not None and place is None:
+            after.append(row)  # the register bypasses windows
+            continue
+        seen = [k for k, other in enumerate(all_places) if side is None or _window(place, side) == _window(other, side)]
         mixed = []
         for head in range(block.attn.num_heads):
-            logits = torch.stack([query[head] @ key[head] for key in keys]) / math.sqrt(block.attn.head_dim)
-            weights = (logits - logits.max()).exp()
+            logits = []
+            for k in seen:
+                logit = query[head] @ keys[k][head] / math.sqrt(block.attn.head_dim)
+                if tables is not None and place is not None and all_places[k] is not None:
+                    for axis in (0, 1):
+                        distance = place[axis] - all_places[k][axis]
+                        logit = logit + query[head] @ tables[axis][distance + extent[axis] - 1]
+                logits.append(logit)
+            weights = (torch.stack(logits) - max(logits)).exp()
             weights = weights / weights.sum()
-            mixed.append(sum(weight * value[head] for weight, value in zip(weights, values, strict=True)))
+            mixed.append(sum(weight * values[k][head] for weight, k in zip(weights, seen, strict=True)))
         out = block.attn.proj.weight @ torch.cat(mixed) + block.attn.proj.bias
         row = row + _layer_scale(block.ls1, out)
         hidden = block.mlp.fc1.weight @ _norm(block.norm2, row) + block.mlp.fc1.bias
         hidden = hidden * 0.5 * (1 + torch.erf(hidden / math.sqrt(2)))
         after.append(row + _layer_scale(block.ls2, block.mlp.fc2.weight @ hidden + block.mlp.fc2.bias))
     return after
+
+
+def _window(place: Place, side: int) -> Place:
+    return None if place is None else (place[0] // side, place[1] // side)
+
+
+def _beyond(size: tuple[int, int], side: int) -> list[Place]:
+    """Places that complete the windows at the lower and right edge."""
+    rows, columns = (math.ceil(length / side) * side for length in size)
+    return [(y, x) for y in range(rows) for x in range(columns) if y >= size[0] or x >= size[1]]
+
+
+def _table(table: Tensor, length: int) -> Tensor:
+    """Linear interpolation between entry centres, the ends held."""
+    if len(table) == length:
+        return table
+    entries = []
+    for k in range(length):
+        position = min(max((k + 0.5) * len(table) / length - 0.5, 0.0), len(table) - 1.0)
+        low = min(int(position), len(table) - 2)
+        entries.append(table[low] * (1 - position + low) + table[low + 1] * (position - low))
+    return torch.stack(entries)
 
 
 def _heads(block: Any, normed: Tensor, part: str) -> list[Tensor]:

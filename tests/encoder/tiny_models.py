@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from tap.config.options import CroprOptions, DtopOptions, EvoVitOptions, SvitOptions
 from tap.encoder.recovery import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
+from tap.encoder.vitdet import place_on_grid
 from tap.reducers.base import ReducerSettings
 from tap.reducers.registry import get
 
@@ -33,8 +34,9 @@ TINY_OPTIONS = {
 def tiny_vit(
     grid: tuple[int, int] = (4, 4), width: int = 16, depth: int = 4, heads: int = 2, seed: int = 0, **options: Any
 ) -> VisionTransformer:
-    """A ViT with 2-pixel patches; `options` go to timm."""
-    class_token = options.pop("class_token", True)
+    """A ViT with 2-pixel patches; `options` go to timm, those of `place_on_grid` make it a ViTDet trunk."""
+    trunk = {name: options.pop(name) for name in ("window", "global_blocks", "relative", "padded") if name in options}
+    class_token = options.pop("class_token", not trunk)
     common = {"class_token": class_token, "global_pool": "token" if class_token else "avg", "num_classes": 0}
     vit = VisionTransformer(
         img_size=(grid[0] * PATCH, grid[1] * PATCH),
@@ -43,8 +45,11 @@ def tiny_vit(
         depth=depth,
         num_heads=heads,
         norm_layer=partial(nn.LayerNorm, eps=1e-6),
+        dynamic_img_size=bool(trunk),
         **common | options,
     )
+    if trunk:
+        place_on_grid(vit, **{"window": None, "global_blocks": (), "grid": grid, "relative": True} | trunk)
     randomise(vit, seed)
     return vit
 
