@@ -3,11 +3,16 @@
     python benchmarks/encoder.py                      # CPU: 224, batch 8, fp32, 2 threads
     python benchmarks/encoder.py --device cuda        # GPU: 224, batch 128, bf16
     python benchmarks/encoder.py --task seg           # CPU: 512, batch 1, with recovery at four read points
+    python benchmarks/encoder.py --task det           # CPU: 1024, batch 1, windows of 14, with recovery at the end
 
 Prints the speed-up beside its bound, the ratio of floating-point operations, and the memory that a pass of either side
 needs on top of the weights. Weights are random, since time depends on counts only. TAP spends a third of the budget at
 each pruning block on average, and its counts differ from image to image as they do in a trained model (`--spread`, in
 logits; 0 makes them equal).
+
+For detection there are two bounds: of the operations as the paper counts them, and of those that the kernels do, in
+which relative position makes queries and keys longer. The dense trunk in its usual form (padded windows, explicit
+bias) is timed as well.
 """
 
 from __future__ import annotations
@@ -20,11 +25,14 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
+from usual_vitdet import usual_forward
 
 from tap.config.schema import ModelConfig
 from tap.core.budget import Allocation, allocate, keep_count
@@ -32,30 +40,65 @@ from tap.encoder.recovery import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
-from tap.profiling.throughput import dense_twin, precision, profile_encoder
+from tap.encoder.trace import Trace
+from tap.encoder.vitdet import on_grid
+from tap.profiling.throughput import alternate, dense_twin, precision, profile_encoder
 from tap.reducers.base import ReducerSettings
 from tap.reducers.build import build_vit
 from tap.reducers.registry import get
 from tap.reducers.tap import Tap
 
 
-def block_flops(tokens: float, width: int, candidates: float | None = None) -> float:
-    """Multiply-accumulates of one block on `tokens` rows; keys are projected for all `candidates`."""
+def linear_flops(tokens: float, width: int, candidates: float | None = None) -> float:
+    """Multiply-accumulates of one block's linear maps on `tokens` rows; keys are projected for all `candidates`."""
     keys = tokens if candidates is None else candidates
-    return width * width * (keys + 11 * tokens) + 2 * tokens * tokens * width
+    return width * width * (keys + 11 * tokens)
 
 
 def bound(counts: list[float], patches: int, prefix: int, layers: tuple[int, ...], depth: int, width: int) -> float:
     """Ratio of the operations of the dense encoder to those of the pruned one, embedding included."""
     embed = patches * width * 3 * 16 * 16
-    dense = embed + depth * block_flops(patches + prefix, width)
+    dense = embed + depth * (linear_flops(patches + prefix, width) + 2 * (patches + prefix) ** 2 * width)
     sparse, current = float(embed), float(patches)
     for layer in range(1, depth + 1):
         before = current
         if layer in layers:
             current = counts[layers.index(layer)]
-        sparse += block_flops(current + prefix + 1, width, before + prefix + 1)
+        rows = current + prefix + 1
+        sparse += linear_flops(rows, width, before + prefix + 1) + 2 * rows * rows * width
     return dense / sparse
+
+
+def grid_bounds(vit: Any, trace: Trace) -> dict[str, float]:
+    """Both bounds of a ViTDet trunk for the patches that were kept, from the pairs inside each window."""
+    images, patches = len(trace.final_counts), trace.grid[0] * trace.grid[1]
+    dense = torch.ones(images, patches, dtype=torch.bool)
+    macs = {"flop_bound": [0.0, 0.0], "executed_bound": [0.0, 0.0]}
+    for side, (pruned, register) in enumerate([({}, 0), (trace.kept, 1)]):
+        kept = dense
+        for layer, block in enumerate(vit.blocks, start=1):
+            before, kept = kept, pruned.get(layer, kept).cpu()
+            attn = block.attn
+            if attn.side is None:
+                pairs, extent = (kept.sum(dim=1) + register).double().square().sum().item(), sum(trace.grid)
+            else:
+                pairs, extent = window_pairs(kept, trace.grid, attn.side), 2 * attn.side
+            rows, candidates = int(kept.sum()) + images * register, int(before.sum()) + images * register
+            linear = linear_flops(rows, vit.embed_dim, candidates)
+            macs["flop_bound"][side] += linear + 2 * pairs * vit.embed_dim
+            tables = 2 * rows * extent * vit.embed_dim
+            removed = ((before.sum(1) - kept.sum(1)) * kept.sum(1)).sum().item()
+            longer = pairs * attn.num_heads * (2 * attn.head_dim + extent)
+            macs["executed_bound"][side] += linear + longer + tables + removed * vit.embed_dim
+    embed = images * patches * vit.embed_dim * 3 * 16 * 16
+    return {name: (embed + full) / (embed + sparse) for name, (full, sparse) in macs.items()}
+
+
+def window_pairs(kept: Tensor, grid: tuple[int, int], side: int) -> float:
+    """Pairs of patches that share a window, of all images."""
+    cells = F.pad(kept.double().unflatten(1, grid), (0, -grid[1] % side, 0, -grid[0] % side))
+    held = F.avg_pool2d(cells[:, None], side) * side * side
+    return held.square().sum().item()
 
 
 class SpreadTap(Tap):
@@ -85,19 +128,29 @@ class Shape:
     batch: dict[str, int]
 
 
-SHAPES = {"cls": Shape(224, (), {"cpu": 8, "cuda": 128}), "seg": Shape(512, (3, 6, 9, 12), {"cpu": 1, "cuda": 8})}
+SHAPES = {
+    "cls": Shape(224, (), {"cpu": 8, "cuda": 128}),
+    "seg": Shape(512, (3, 6, 9, 12), {"cpu": 1, "cuda": 8}),
+    "det": Shape(1024, (12,), {"cpu": 1, "cuda": 1}),
+}
+TRUNK: dict[str, Any] = {"class_token": False, "window": 14, "global_blocks": (3, 6, 9, 12), "rel_pos": True}
 
 
 def build(args: argparse.Namespace, device: torch.device) -> SparseEncoder:
     """The method's encoder with random weights."""
     shape = SHAPES[args.task]
-    model = ModelConfig(timm_name="vit_base_patch16_224.mae", image_size=shape.side, patch_size=16)
+    trunk = TRUNK if args.task == "det" else {}
+    model = ModelConfig(timm_name="vit_base_patch16_224.mae", image_size=shape.side, patch_size=16, **trunk)
     vit: VisionTransformer = build_vit(model)
+    for name, parameter in vit.named_parameters():
+        if ".rel_pos_" in name:
+            torch.nn.init.normal_(parameter, std=0.1)
     settings = ReducerSettings(
         width=vit.embed_dim,
         depth=len(vit.blocks),
         keep_rate=args.rate,
         task=args.task,
+        class_token=vit.has_class_token,
         dense=bool(shape.read_blocks),
     )
     reducer = SpreadTap(settings, args.spread) if args.method == "tap" else get(args.method)(settings)
@@ -122,11 +175,27 @@ def peak_mib(call: Callable[[], object], device: torch.device) -> float:
     return (max(totals) - totals[0] + changes[0]["args"]["Bytes"]) / 2**20
 
 
+def time_usual_form(
+    encoder: SparseEncoder, images: Tensor, ids: Tensor, args: argparse.Namespace
+) -> dict[str, float | str]:
+    """The dense ViTDet trunk in its usual form, after a check that it computes the same with padding as keys."""
+    vit, twin = encoder.vit, dense_twin(encoder).eval()
+    for block in vit.blocks:
+        block.attn.padded = True
+    torch.testing.assert_close(usual_forward(vit, images), twin(images).grids[-1], rtol=0.02, atol=0.02)
+    for block in vit.blocks:
+        block.attn.padded = False
+    timing = alternate(
+        lambda: usual_forward(vit, images), lambda: encoder(images, ids), images.device, 1, args.iterations
+    )
+    return {"usual_dense_images_per_second": len(images) / timing.reference, "speedup_over_usual": timing.ratio}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="cls", choices=sorted(SHAPES))
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--batch", type=int, help="images (cls: 8 on a CPU, 128 on a GPU; seg: 1 and 8)")
+    parser.add_argument("--batch", type=int, help="images (cls: 8 on a CPU, 128 on a GPU; seg: 1 and 8; det: 1)")
     parser.add_argument("--dtype", choices=["fp32", "bf16"], help="fp32 on a CPU, bf16 on a GPU")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads")
     parser.add_argument("--rate", type=float, default=0.5, help="final keep rate")
@@ -147,12 +216,17 @@ def main() -> None:
     ids = torch.arange(batch, device=device)
     with torch.inference_mode(), precision(device, dtype):
         trace = encoder(images, ids, return_trace=True).trace
-    patches = encoder.vit.patch_embed.num_patches
+    patches = trace.grid[0] * trace.grid[1]
     counts = (patches - trace.removals.double().cumsum(dim=1)).mean(dim=0).tolist()
     assert (trace.final_counts == keep_count(patches, args.rate)).all()
     result = profile_encoder(encoder, images, ids, args.warmup, args.iterations, dtype)
     layers = encoder.reducer.settings.layers
-    result["flop_bound"] = bound(counts, patches, 1, layers, len(encoder.vit.blocks), encoder.vit.embed_dim)
+    if on_grid(encoder.vit):
+        result |= grid_bounds(encoder.vit, trace)
+        with torch.inference_mode(), precision(device, dtype):
+            result |= time_usual_form(encoder, images, ids, args)
+    else:
+        result["flop_bound"] = bound(counts, patches, 1, layers, len(encoder.vit.blocks), encoder.vit.embed_dim)
     result["mean_counts"] = [round(count, 1) for count in counts]
     twin = dense_twin(encoder).eval()
     with torch.inference_mode(), precision(device, dtype):

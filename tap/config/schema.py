@@ -371,6 +371,12 @@ class ScaleConfig(Strict):
         for name, task in self.tasks.items():
             _check_shared_backbone(name, task, self.tasks)
             _check_blocks(f"tasks.{name}: controller.layers", layers, task.model.depth)
+            in_windows = set(layers).difference(task.model.global_blocks or ()) if task.model.window else ()
+            if in_windows:
+                raise ValueError(
+                    f"tasks.{name}: controller.layers names block {min(in_windows)}, which attends within windows; "
+                    "prune at blocks of model.global_blocks"
+                )
             unknown = [method for method in task.methods if method not in methods_of(name)]
             if unknown:
                 known = ", ".join(methods_of(name))

@@ -167,6 +167,7 @@ def attention_operands(block: Any, tokens: Tokens, query: Tensor, key: Tensor) -
         `(B, S, H, d)`, in float32 where relative position is in them.
     """
     tables = _tables(block.attn)
+    assert _windows(block.attn, tokens) is None, "attention within windows is no score of a whole image"
     if tables is not None:
         with torch.autocast(query.device.type, enabled=False):  # the ranking is one of float32 scores
             query, key = fold(query.float(), key.float(), tables, _places(tokens).whole)

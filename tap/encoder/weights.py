@@ -10,12 +10,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_safetensors
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor
 
+from tap.encoder.numpy_pickle import read_arrays
 from tap.encoder.relative import resize_table
 from tap.encoder.vitdet import on_grid, resize_positions
 from tap.errors import UserError
@@ -44,7 +46,8 @@ def read_tensors(path: Path, expected_sha256: str | None = None) -> dict[str, Te
     """Reads a file of tensors, after checking its hash; never runs code from it.
 
     Args:
-        path: a `.safetensors` file, or a `.pth`/`.pt` file that holds tensors only (possibly under the key `model`).
+        path: a `.safetensors` file, a `.pth`/`.pt` file that holds tensors only (possibly under the key `model`), or a
+            `.pkl` that holds numpy arrays only (detectron2's model zoo).
         expected_sha256: hash that the file must have; None accepts any.
 
     Raises:
@@ -68,9 +71,15 @@ def read_tensors(path: Path, expected_sha256: str | None = None) -> dict[str, Te
 
 
 def _read_torch(path: Path, content: bytes) -> dict[str, Tensor]:
-    """Named tensors of what torch.save wrote, in its zip format or as the bare pickle that it was before."""
+    """Named tensors of what torch.save wrote, in its zip format or as the bare pickle that it was before.
+
+    A `.pkl` holds numpy arrays, as the files of detectron2's model zoo do.
+    """
     try:
-        loaded: Any = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        if path.suffix == ".pkl":
+            loaded: Any = read_arrays(content)
+        else:
+            loaded = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         if content.startswith(b"PK") and not zipfile.is_zipfile(io.BytesIO(content)):
             raise _damaged(path, error) from error
@@ -83,6 +92,8 @@ def _read_torch(path: Path, content: bytes) -> dict[str, Tensor]:
     for wrapper in _WRAPPERS:
         if isinstance(loaded, dict) and isinstance(loaded.get(wrapper), dict):
             loaded = loaded[wrapper]
+    if path.suffix == ".pkl" and isinstance(loaded, dict):
+        loaded = {n: torch.from_numpy(value) for n, value in loaded.items() if isinstance(value, np.ndarray)}
     if not isinstance(loaded, dict) or not loaded or not all(isinstance(value, Tensor) for value in loaded.values()):
         raise UserError(
             f"{path}: does not hold a table of named tensors; give a state dict, alone or under 'model' or 'state_dict'"

@@ -105,11 +105,6 @@ def build_encoder(spec: JobSpec, recovery: RecoverySettings | None = None) -> Sp
         recovery: how dense reads give removed positions back; None is the method's own way.
     """
     dense = spec.task != "cls"
-    windowed = set(spec.controller.layers).difference(spec.model.global_blocks or ())
-    if spec.model.window is not None and windowed:
-        raise UserError(
-            f"controller.layers: block {min(windowed)} attends within windows; name blocks of model.global_blocks"
-        )
     with torch.random.fork_rng():
         torch.manual_seed(derive_seed(spec.seed, "backbone"))
         vit = build_vit(spec.model, dynamic_size=dense)

@@ -96,6 +96,22 @@ def test_one_e_minus_four_is_a_number(project):
         ("tasks.cls.model.image_size: 33", r"tasks\.cls\.model: image_size 33 is not a multiple of patch_size 4"),
         ("tasks.cls.model.heads: 5", r"tasks\.cls\.model: width 96 is not a multiple of heads 5"),
         ("tasks.cls.model.read_blocks: [13]", r"tasks\.cls\.model: read_blocks names block 13 of a model with 12"),
+        ("tasks.cls.model.window: 7", r"tasks\.cls\.model: class_token must be false with windows"),
+        ("tasks.cls.model.rel_pos: true", r"tasks\.cls\.model: class_token must be false with windows"),
+        ("tasks.cls.model.rel_pos: 1.5", r"tasks\.cls\.model\.rel_pos: must be"),
+        ("tasks.cls.model.position_grid: 14", r"tasks\.cls\.model: position_grid is for a ViTDet trunk"),
+        (
+            "tasks.cls.model.global_blocks: [3]",
+            r"tasks\.cls\.model: global_blocks and pad_windows are for a model with",
+        ),
+        (
+            "tasks.cls.model: {window: 7, class_token: false, global_blocks: [3, 6, 12]}",
+            r"tasks\.cls: controller\.layers names block 9, which attends within windows",
+        ),
+        (
+            "tasks.cls.model: {window: 7, class_token: false, global_blocks: [3, 13]}",
+            r"tasks\.cls\.model: global_blocks names block 13 of a model with 12",
+        ),
         ("tasks.cls.data.mean: [0.1, 0.2]", r"tasks\.cls\.data: mean has 2 channels and std has 1"),
         ("tasks.cls.model.channels: 3", r"tasks\.cls: data\.mean has 1 values for model\.channels 3"),
         ("tasks.cls.methods: [dense, evitt]", r"'evitt' is not a method of this task; known: dense, random, .*evit, "),

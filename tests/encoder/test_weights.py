@@ -98,6 +98,45 @@ def test_public_mae_names(tmp_path, source, target):
     assert_untouched(target, source)
 
 
+def test_the_pickles_of_detectron2_s_model_zoo(tmp_path, source, target):
+    """Arrays under `model` beside strings; written by any protocol."""
+    arrays = {name: value.numpy() for name, value in source.items()}
+    for protocol in (0, 2, 4):
+        content = pickle.dumps({"model": arrays, "__author__": "someone"}, protocol=protocol)
+        if protocol == 0:  # a text, in which numpy 2 is easily made the numpy 1 of the public files
+            content = content.replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
+        path = tmp_path / f"model_{protocol}.pkl"
+        path.write_bytes(content)
+        load_backbone(target, path)
+        assert_untouched(target, source)
+
+
+def test_a_trunk_takes_the_weights_of_an_mae_run(tmp_path):
+    """Class token and its position are left behind, the grid is resized, relative tables stay at zero."""
+    plain = tiny_vit(grid=(4, 4), seed=3)
+    trunk = tiny_vit(grid=(6, 5), window=3, global_blocks=(2, 4), seed=4, fc_norm=False)
+    tables = {name for name, _ in trunk.named_parameters() if ".rel_pos_" in name}
+    with torch.no_grad():
+        for name in tables:
+            trunk.get_parameter(name).zero_()
+    own = {f"encoder.vit.{name}": value for name, value in state(plain).items()}
+    load_backbone(trunk, save(tmp_path / "mae.safetensors", own | {"mask_token": torch.randn(1, 1, 8)}))
+    grid = plain.pos_embed[:, 1:].mT.unflatten(2, (4, 4))
+    resized = nn.functional.interpolate(grid, (6, 5), mode="bicubic").flatten(2).mT
+    torch.testing.assert_close(trunk.pos_embed, resized)
+    for name, value in trunk.state_dict().items():
+        if name in tables:
+            assert not value.any()
+        elif name != "pos_embed":
+            assert torch.equal(value, plain.state_dict()[name]), name
+
+
+def test_a_trunk_takes_the_weights_of_a_trunk(tmp_path):
+    source, target = (tiny_vit(window=3, global_blocks=(2, 4), seed=seed, fc_norm=False) for seed in (3, 4))
+    load_backbone(target, save(tmp_path / "trunk.safetensors", state(source)))
+    assert_untouched(target, state(source))
+
+
 def test_weights_of_the_project_s_own_runs(tmp_path, source, target):
     """`model.safetensors` of a run names the backbone `encoder.vit.`; reducer and head stay behind."""
     own = {f"encoder.vit.{name}": value for name, value in source.items()}
@@ -158,6 +197,9 @@ def broken(tmp_path: Path, source: dict[str, Tensor]) -> dict[str, tuple[Path, s
     plain = tmp_path / "plain.pth"
     plain.write_bytes(pickle.dumps(print, protocol=2))
     found["code"] = (plain, "pickled objects")
+    zoo = tmp_path / "code.pkl"
+    zoo.write_bytes(pickle.dumps({"model": {"x": print}}))
+    found["code among arrays"] = (zoo, "pickled objects")
     for name, content in (("list", [torch.ones(2)]), ("empty", {}), ("numbers", {"lr": 0.1})):
         path = tmp_path / f"{name}.pth"
         torch.save(content, path)

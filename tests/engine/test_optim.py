@@ -9,6 +9,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from tap.config.schema import OptimizerConfig
+from tap.encoder.vitdet import place_on_grid
 from tap.engine.optim import base_lr, build_optimizer, parameter_groups
 
 PUBLISHED = json.loads((Path(__file__).parent / "mae_lr_decay.json").read_text())
@@ -58,6 +59,17 @@ def test_the_depth_of_the_trunk_sets_the_first_factor():
     found = table(Model(depth=3, reg_tokens=2), layer_decay=0.5)
     assert found["encoder.vit.pos_embed"] == found["encoder.vit.reg_token"] == (0.5**4, 0.0)
     assert found["encoder.vit.blocks.2.mlp.fc1.weight"] == (0.5, 0.05)
+
+
+def test_relative_tables_learn_and_decay_with_their_block():
+    """As in the public recipe, whose only exceptions are position embedding and norms."""
+    model = Model(depth=3, class_token=False, global_pool="avg")
+    place_on_grid(model.encoder.vit, 1, (3,), (2, 2), relative=True)
+    found = table(model, layer_decay=0.5, weight_decay=0.1)
+    assert (
+        found["encoder.vit.blocks.0.attn.rel_pos_h"] == found["encoder.vit.blocks.0.attn.qkv.weight"] == (0.5**3, 0.1)
+    )
+    assert found["encoder.vit.blocks.2.attn.rel_pos_w"] == (0.5, 0.1)
 
 
 def test_every_trainable_parameter_is_in_exactly_one_group_and_no_frozen_one_is():

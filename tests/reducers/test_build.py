@@ -98,6 +98,30 @@ def test_dense_tasks_take_any_size_and_read_grids():
     assert [grid.shape for grid in grids] == [(1, 12, 16)] * 2
 
 
+TRUNK = {"class_token": False, "window": 3, "global_blocks": (2,), "rel_pos": True}
+
+
+def test_windows_and_relative_position_make_a_vitdet_trunk():
+    encoder = build_encoder(job(task="det", model=ModelConfig(**SIZES, **TRUNK, read_blocks=(3,)))).eval()
+    tables = {name: tuple(value.shape) for name, value in encoder.named_parameters() if ".rel_pos_h" in name}
+    assert tables == {f"vit.blocks.{i}.attn.rel_pos_h": (length, 8) for i, length in enumerate((5, 7, 5))}
+    assert not any(value.any() for name, value in encoder.named_parameters() if ".rel_pos_" in name)
+    assert [block.attn.side for block in encoder.vit.blocks] == [3, None, 3]
+    plain = build_encoder(job(task="det", model=ModelConfig(**SIZES, **TRUNK).plain)).vit.state_dict()
+    assert all(torch.equal(value, encoder.vit.state_dict()[name]) for name, value in plain.items())
+    with torch.no_grad():
+        assert encoder(torch.randn(2, 1, 20, 28)).grids[0].shape == (2, 35, 16)
+
+
+def test_positions_may_be_kept_for_another_grid():
+    vit = build_vit(
+        ModelConfig(timm_name="vit_tiny_patch16_224", image_size=320, patch_size=16, position_grid=14, **TRUNK)
+    )
+    assert vit.pos_embed.shape == (1, 196, 192)
+    assert vit.blocks[1].attn.rel_pos_w.shape == (39, 64)
+    assert vit.blocks[0].attn.rel_pos_w.shape == (5, 64)
+
+
 def test_sizes_and_conventions_of_a_plain_vit():
     vit = build_vit(ModelConfig(**SIZES, mlp_ratio=2.0, drop_path=0.2))
     assert vit.norm.eps == 1e-6
