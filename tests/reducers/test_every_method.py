@@ -87,14 +87,14 @@ def make(method: str, rate: float = 0.4, dense: bool | str = False, **options: A
 
     Args:
         method, rate: what prunes, and how much it keeps.
-        dense: whether grids are read; `trunk` for a ViTDet trunk of seven blocks, pruned before 2, 4 and 6, with windows
-            in between.
+        dense: whether grids are read; `trunk` for a ViTDet trunk of seven blocks, pruned before 2, 4 and 6, with
+            windows in between.
         options: those of `tiny_encoder`.
     """
     reads = (1, 2, 3, 4) if dense else ()
     layers = options.pop("layers", LAYERS)
     if dense == "trunk":
-        layers = (2, 4, 6)
+        layers, reads = (2, 4, 6), (1, 4, 7)
         options = {"depth": 7, "window": 3, "global_blocks": layers, "class_token": False} | options
     options.setdefault("seed", 9)
     given = {"task": "det" if dense == "trunk" else "seg" if dense else "cls"}
@@ -161,6 +161,8 @@ def test_exactly_k_patches_reach_the_last_block(method, grid, percent, batch, la
 @pytest.mark.parametrize("seed", [1, 3, 9])
 def test_results_do_not_depend_on_batch_mates(method, dense, seed):
     encoder = make(method, dense=dense, grid=(4, 5), seed=seed)
+    if dense == "trunk":
+        encoder = encoder.double()  # seven blocks with sharp attention amplify the rounding of float32
     images = tiny_images(encoder, 5, seed=seed)
     ids = ids_of(images)
     orders = [[0], [3], [4, 1], [2, 0, 4, 1, 3]]
