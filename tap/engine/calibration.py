@@ -8,6 +8,7 @@ every evaluation reports.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -61,7 +62,7 @@ def calibrate(spec: JobSpec, task: Task, model: Any, device: torch.device, first
         return found / total, wanted / total
 
     total = sum(len(images) for images, _ in batches)
-    threshold, mean, wanted = _bisect(count, *reducer.threshold_range)
+    threshold, mean, wanted = bisect(count, *reducer.threshold_range)
     reducer.threshold.fill_(threshold)
     model.train(training)
     return {
@@ -72,7 +73,7 @@ def calibrate(spec: JobSpec, task: Task, model: Any, device: torch.device, first
     }
 
 
-def _bisect(count: Any, low: float, high: float) -> tuple[float, float, float]:
+def bisect(count: Callable[[float], tuple[float, float]], low: float, high: float) -> tuple[float, float, float]:
     """The threshold in [low, high] whose mean count is nearest to K among those tried, with both numbers."""
     best = (low, math.inf, 0.0)
     for _ in range(STEPS):

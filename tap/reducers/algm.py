@@ -26,6 +26,7 @@ class Algm(Reducer):
     title = "ALGM"
     fixed_count = False
     calibrated = True
+    calibrated_first = True
     threshold_range = (-1.0, 1.0)
 
     threshold: Tensor

@@ -25,6 +25,7 @@ class Ats(Reducer):
     title = "ATS"
     fixed_count = False
     calibrated = True
+    calibrated_first = True
     threshold_range = (0.0, 16.0)
 
     threshold: Tensor
