@@ -45,7 +45,7 @@ from tap.reducers.base import Reducer, ReducerSettings
 from tap.reducers.build import build_vit
 from tap.reducers.registry import get
 
-DEPTH, WIDTH, SIDE, PATCH = 12, 768, 224, 16
+SIDE, PATCH = 224, 16
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Rows:
     attend: float
     mlp: float
 
-    def macs(self) -> float:
+    def macs(self, width: int) -> float:
         """Multiply-accumulates of the block per image; images of different length are taken as equally long."""
-        return WIDTH**2 * (self.keys + 3 * self.attend + 8 * self.mlp) + 2 * self.attend**2 * WIDTH
+        return width**2 * (self.keys + 3 * self.attend + 8 * self.mlp) + 2 * self.attend**2 * width
 
 
 @dataclass(frozen=True)
@@ -114,22 +114,21 @@ def build(method: str, args: argparse.Namespace, device: torch.device) -> Sparse
     """The method's encoder with random weights, in a shape that the method has: dense tasks read the last grid."""
     tasks = METHODS[method]
     task = "cls" if "cls" in tasks else tasks[0]
-    model = ModelConfig(
-        timm_name="vit_base_patch16_224.mae", image_size=SIDE, patch_size=PATCH, class_token=task != "det"
-    )
+    model = ModelConfig(timm_name=args.model, image_size=SIDE, patch_size=PATCH, class_token=task != "det")
     torch.manual_seed(0)
     vit = build_vit(model)
     settings = ReducerSettings(
-        width=WIDTH,
-        depth=DEPTH,
+        width=vit.embed_dim,
+        depth=len(vit.blocks),
         keep_rate=args.rate,
         task=task,
         class_token=model.class_token,
         dense=task != "cls",
         num_classes=1000 if task == "cls" else 150,
+        patches=(SIDE // PATCH) ** 2,
     )
     recovery = RecoverySettings() if method == TAP else RecoverySettings(scale=1.0)
-    encoder = SparseEncoder(vit, get(method)(settings), (DEPTH,) if settings.dense else (), recovery)
+    encoder = SparseEncoder(vit, get(method)(settings), (settings.depth,) if settings.dense else (), recovery)
     return encoder.to(device).eval()
 
 
@@ -180,14 +179,15 @@ def measure(method: str, args: argparse.Namespace, device: torch.device) -> Resu
         whole = twin(images).tokens.layout
         plain = Rows(*[float(whole.width + whole.prefix)] * 3)
         cut = SparseEncoder(encoder.vit, Cut(encoder.reducer.settings, rows)).eval()
-        embed = encoder.vit.patch_embed.num_patches * WIDTH * 3 * PATCH**2
+        width = encoder.vit.embed_dim
+        embed = encoder.vit.patch_embed.num_patches * width * 3 * PATCH**2
         cutting = alternate(lambda: twin(images), lambda: cut(images), device, args.warmup, args.iterations)
         timing = alternate(lambda: twin(images), lambda: encoder(images, ids), device, args.warmup, args.iterations)
     return Result(
         method=method,
         title=encoder.reducer.title,
         tokens=sum(output.final_counts) / args.batch,
-        bound=(embed + DEPTH * plain.macs()) / (embed + sum(block.macs() for block in rows)),
+        bound=(embed + len(rows) * plain.macs(width)) / (embed + sum(block.macs(width) for block in rows)),
         cut=cutting.ratio,
         speed=timing.ratio,
         images_per_second=args.batch / timing.subject,
@@ -223,13 +223,14 @@ def show(results: list[Result], title: str) -> None:
             f"{row.images_per_second:.1f}",
             f"{row.parameters:,}",
         )
-    Console().print(table)
+    Console(width=120).print(table)
 
 
 def main() -> None:
     built = [name for name in METHODS if name != DENSE and module_exists(f"tap.reducers.{name}")]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("methods", nargs="*", metavar="method", help=f"all of {', '.join(built)} if none is named")
+    parser.add_argument("--model", default="vit_base_patch16_224.mae", help="timm's name; a small one for a quick try")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--dtype", choices=["fp32", "bf16"], help="fp32 on a CPU, bf16 on a GPU")
@@ -259,7 +260,7 @@ def main() -> None:
         "iterations": args.iterations,
         "torch": torch.__version__,
     }
-    show(results, f"ViT-B, {SIDE} px, " + ", ".join(f"{name} {value}" for name, value in about.items()))
+    show(results, f"{args.model}, {SIDE} px, " + ", ".join(f"{name} {value}" for name, value in about.items()))
     if args.json is not None:
         args.json.write_text(json.dumps({"about": about, "methods": [asdict(row) for row in results]}, indent=2) + "\n")
 

@@ -14,6 +14,7 @@ from tap.encoder.attention import (
     incoming_attention,
     kernel_name,
     mean_incoming_attention,
+    soft_attention,
 )
 from tap.encoder.tokens import Layout
 
@@ -56,6 +57,45 @@ def test_packed_equals_per_image(prefix, counts, seed):
             rows = rows_of(layout, image)
             expected = torch.einsum("hqk,khd->qhd", softmax_attention(query[rows], key[rows]), value[rows])
             torch.testing.assert_close(out[rows], expected.flatten(1))
+
+
+@settings(deadline=None, max_examples=25)
+@given(prefix=st.integers(0, 2), counts=st.lists(st.integers(1, 6), min_size=1, max_size=5), seed=st.integers(0, 99))
+def test_bias_of_keys(prefix, counts, seed):
+    """A key with the logarithm of n counts as n equal keys."""
+    torch.manual_seed(seed)
+    for layout in layouts(prefix, counts):
+        query, key, value = torch.randn(3, layout.rows, 2, 4, dtype=torch.float64)
+        times = torch.randint(1, 4, (layout.rows,))
+        out = attend(query, key, value, layout, bias=times.double().log())
+        for image in range(len(counts)):
+            rows = rows_of(layout, image)
+            again = rows.repeat_interleave(times[rows])
+            weights = (torch.einsum("qhd,khd->hqk", query[rows], key[again]) / 2).softmax(dim=-1)
+            torch.testing.assert_close(out[rows], torch.einsum("hqk,khd->qhd", weights, value[again]).flatten(1))
+
+
+def test_soft_attention():
+    """Weights 1 and 0: the attention among the marked rows, and of the others with themselves as well."""
+    query, key, value = torch.randn(3, 2, 5, 2, 4)
+    policy = torch.tensor([[1.0, 0, 1, 1, 0], [1, 1, 1, 1, 1]])
+    bias = torch.randn(2, 5)
+    out, weights = soft_attention(query, key, value, policy, bias)
+    for image in range(2):
+        for row in range(5):
+            seen = sorted({*policy[image].nonzero().flatten().tolist(), row})
+            logits = torch.einsum("hd,khd->hk", query[image, row], key[image, seen]) / 2 + bias[image, seen]
+            expected = torch.zeros(2, 5).index_copy(1, torch.tensor(seen), logits.softmax(dim=-1))
+            torch.testing.assert_close(weights[image, :, row], expected, rtol=0, atol=1e-5)
+            attended = torch.einsum("hk,khd->hd", expected, value[image]).flatten()
+            torch.testing.assert_close(out.view(2, 5, 8)[image, row], attended, rtol=0, atol=1e-4)
+
+
+def test_soft_attention_learns_its_weights():
+    query, key, value = torch.randn(3, 1, 4, 2, 4)
+    policy = torch.tensor([[1.0, 1, 0, 1]], requires_grad=True)
+    soft_attention(query, key, value, policy)[0].square().sum().backward()
+    assert policy.grad.all(), "a masked key as well"
 
 
 @settings(deadline=None, max_examples=25)

@@ -9,6 +9,8 @@ import torch
 from tiny_models import LAYERED, common_recovery, tiny_encoder, tiny_images
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 
+from tap.config.methods import METHODS
+from tap.config.options import AlgmOptions, AtsOptions, TomeOptions
 from tap.encoder.recovery import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 
@@ -61,6 +63,35 @@ def test_at_most_one_read_per_pruning_block(monkeypatch, method, dense, training
         assert reads == len(LAYERS) - 1, "the last block's count is known"
     if encoder.reducer.fixed_count and method != "tap":
         assert reads == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "most"),
+    [
+        ("evit", None, 0),
+        ("tome", TomeOptions(proportional=True), 0),
+        ("ats", AtsOptions(first_block=2, last_block=3), 2),
+        ("algm", AlgmOptions(local_block=2, global_blocks=(3, 4), threshold=0.6), 3),
+    ],
+)
+@pytest.mark.parametrize("training", [False, True])
+def test_methods_with_blocks_of_their_own(monkeypatch, method, options, most, training):
+    reads = () if METHODS[method] == ("cls",) else (2, 3, 4)
+    given = {"options": options}
+    encoder = tiny_encoder(method, 0.4, LAYERS, reads, common_recovery(method), given, **RAGGED).train(training)
+    images = tiny_images(encoder, 3)
+    assert host_reads(monkeypatch, encoder, lambda: encoder(images, return_trace=True)) <= most
+
+
+def test_diffrate_reads_its_counts_once(monkeypatch):
+    """What a search has left in a buffer, which fake images do not make a fake one; nothing else."""
+    encoder = tiny_encoder("diffrate", 0.4, LAYERS, (2, 3, 4), common_recovery("diffrate"), **RAGGED)
+    images, read = tiny_images(encoder, 3), []
+    monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: read.append(tensor) or REAL_TOLIST(tensor))
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+        encoder(images)
+    assert len(read) == 1
+    assert read[0] is encoder.reducer.shares
 
 
 @pytest.mark.parametrize("matching", ["token", "spatial", "score", "random", "final"])

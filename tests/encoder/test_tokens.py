@@ -59,3 +59,24 @@ def test_order_follows_the_device():
     assert tokens.survivors(keep, [4, 1, 2])[1].layout.order == (1, 2, 0)
     assert type(tokens.layout).build(1, [4, 1, 2], torch.device("cuda")).order == (0, 1, 2)
     assert tokens.survivors(keep, [4, 1, 2])[1].layout.runs == [(1, 2), (1, 3), (1, 5)]
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=st.data(), prefix=st.integers(0, 2), patches=st.integers(1, 6), batch=st.integers(1, 4))
+def test_pick_against_lists(data, prefix, patches, batch):
+    """Any order, other counts for each image, and a second time from what is packed by then."""
+    x = torch.arange(batch * (prefix + patches) * 2.0).view(batch, prefix + patches, 2)
+    tokens = Tokens.dense(x, prefix)
+    expected = as_lists(tokens)
+    for _ in range(2):
+        chosen = [
+            data.draw(st.lists(st.integers(0, count - 1), min_size=1, unique=True)) for count in tokens.layout.counts
+        ]
+        width = max(map(len, chosen))
+        columns = torch.tensor([columns + columns[-1:] * (width - len(columns)) for columns in chosen])
+        tokens = tokens.pick(columns, [len(columns) for columns in chosen])
+        expected = [
+            (rows, [index[column] for column in columns], [states[column] for column in columns])
+            for (rows, index, states), columns in zip(expected, chosen, strict=True)
+        ]
+        assert as_lists(tokens) == expected

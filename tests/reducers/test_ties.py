@@ -9,7 +9,7 @@ from tiny_models import tiny_encoder, tiny_images
 LAYERS = (1, 2, 3)
 
 
-@pytest.mark.parametrize("method", ["tap", "attn_topk"])
+@pytest.mark.parametrize("method", ["tap", "attn_topk", "evit"])
 @pytest.mark.parametrize("width", [16, 48])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_equal_scores_keep_the_first_patches(method, width, dtype):
