@@ -56,7 +56,7 @@ class Detection(Pipeline):
                 f"model.read_blocks: is {list(encoder.read_blocks)}; detection reads the grid once, after the last "
                 f"block: give [{len(encoder.vit.blocks)}]"
             )
-        encoder.vit.norm = nn.Identity()  # for classifiers; the pyramid has norms of its own
+        encoder.vit.norm = encoder.vit.fc_norm = nn.Identity()  # for classifiers; the pyramid has norms of its own
         if spec.variant == RANDOM_ENCODER:
             encoder.requires_grad_(False)
         heads = head_settings(spec.model.detector, spec.data.num_classes, spec.model.patch_size)
