@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 from tap.encoder.sparse_vit import SparseEncoder
@@ -104,6 +105,8 @@ class Detector(nn.Module):
 
 def _without_classes(sample: DetDataSample) -> DetDataSample:
     """The same objects, all of one class: a proposal is an object or none."""
-    copy = sample.clone()
-    copy.gt_instances.labels = torch.zeros_like(sample.gt_instances.labels)
+    objects = sample.gt_instances
+    copy = DetDataSample(metainfo=sample.metainfo)
+    copy.gt_instances = InstanceData(bboxes=objects.bboxes, labels=torch.zeros_like(objects.labels))
+    copy.ignored_instances = sample.ignored_instances
     return copy

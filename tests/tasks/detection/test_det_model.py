@@ -81,6 +81,22 @@ def test_losses_of_all_stages_reach_every_parameter(job):
     assert [name for name, parameter in model.named_parameters() if parameter.grad is None] == []
 
 
+def test_the_stages_learn_the_classes(job, monkeypatch):
+    """The proposals know one class only; that must not reach the box heads."""
+    task, model, spec = job()
+    train = task.datasets(spec).train
+    batch = task.collate(spec, True)([train[Item(i, i + 1)] for i in range(3)])
+    seen, loss = [], type(model.roi_head).loss
+
+    def spy(self, maps, proposals, samples):
+        seen.extend(sample.gt_instances.labels.tolist() for sample in samples)
+        return loss(self, maps, proposals, samples)
+
+    monkeypatch.setattr(type(model.roi_head), "loss", spy)
+    task.loss(model.train(), batch, 0.0)
+    assert seen == [target["labels"].tolist() for target in batch.targets] == [[0, 1]] * 3
+
+
 def test_the_loss_falls_on_one_batch(job):
     task, model, spec = job()
     train = task.datasets(spec).train
