@@ -45,6 +45,7 @@ def read_settings():
 
 CFG, IS_DEFAULT_SCALE = read_settings()
 SCALE = CFG.scale
+config["scale"] = SCALE  # read by the captions of the report
 RUN_FOLDER = f"results/{SCALE}/runs/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}"
 LOG_FOLDER = f".tap/logs/{SCALE}"
 PREPARED_ROOTS = {

@@ -37,7 +37,7 @@ def run_audit(scale: str, root: Path | str = ".") -> tuple[Audit, list[Path]]:
     audit = make_audit(scale, root, [Alteration(item.path, str(item.kind), item.reason) for item in found])
     files = [atomic_write(folder / name, write(audit)) for name, write in FILES.items()]
     results = folder.parent
-    read = [*sorted(results.glob("tables/*.csv")), *sorted(results.glob("tidy_*.csv"))]
+    read = [path for name in ("tables/*.csv", "tidy_*.csv", "figures/*.png") for path in sorted(results.glob(name))]
     edited = {root / item.path for item in found if item.kind == Kind.EDITED}  # shown, and nothing to build on
     record_job(
         folder / f"audit{RECORD_SUFFIX}",
