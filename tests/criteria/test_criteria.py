@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tap.config import methods
 from tap.core.budget import keep_count
 from tap.criteria.base import ProbeInputs
 from tap.criteria.coverage import coverage_order
@@ -65,6 +66,7 @@ def images(inputs: ProbeInputs, which: list[int]) -> ProbeInputs:
 
 
 def test_the_eleven_rows_of_the_paper() -> None:
+    assert tuple(CRITERIA) == methods.CRITERIA, "settings and code name the same criteria"
     assert [(name, row.title, row.family) for name, row in CRITERIA.items()] == PAPER
     assert all(row.name == name and row.summary for name, row in CRITERIA.items())
     assert [name for name, row in CRITERIA.items() if row.needs_attention] == ["attention_mean", "attention_max"]
