@@ -25,7 +25,7 @@ from tap.provenance import stages
 from tap.provenance import verify as verification
 from tap.provenance.behind import is_built
 from tap.provenance.orphans import end_with_workflow
-from tap.provenance.publish import tables_folder
+from tap.provenance.publish import figures_folder, tables_folder
 from tap.provenance.verify import Kind
 from tap.runs import SCALES, Run
 
@@ -298,15 +298,30 @@ def headline(scale: ScaleOption = None) -> None:
 
 
 @app.command()
+def figure(
+    names: Annotated[list[str], typer.Argument(help="figures, such as fig_insight", metavar="NAME...")],
+    scale: ScaleOption = None,
+    out: Annotated[Path | None, typer.Option(help="folder to write to; results/<scale>/figures if not given")] = None,
+) -> None:
+    """Draw figures of the paper from the runs, as PDF and PNG, with the CSV behind them."""
+    from tap.paper.figures.registry import build_figure
+
+    scale_name = load_scale(scale).scale
+    for name in names:
+        for path in build_figure(name, scale_name, out or figures_folder(scale_name)):
+            print(path)
+
+
+@app.command()
 def publish(
-    names: Annotated[list[str], typer.Argument(help="tables, such as tab_cls", metavar="NAME...")],
+    names: Annotated[list[str], typer.Argument(help="such as tab_cls or fig_insight", metavar="NAME...")],
     scale: ScaleOption = None,
 ) -> None:
-    """Copy tables to paper_tables, with their records."""
-    from tap.provenance.publish import publish_table
+    """Copy tables to paper_tables and figures to paper_figures, with their records."""
+    from tap.provenance import publish as publishing
 
     for name in names:
-        for path in publish_table(name, load_scale(scale).scale):
+        for path in publishing.publish(name, load_scale(scale).scale):
             print(path)
 
 

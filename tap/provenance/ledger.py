@@ -16,7 +16,8 @@ from tap.runs import SCALES
 
 CHECKPOINTS = "checkpoints"
 """Folder of a scale in which DVC keeps the weights (`tap.provenance.checkpoints`): copies, no results of their own."""
-PUBLISHED = Path("paper_tables")
+PUBLISHED = {"tables": Path("paper_tables"), "figures": Path("paper_figures")}
+"""Where a reader looks, by the folder of a scale's results that is copied there."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,9 @@ def read_ledger(cfg: ScaleConfig, root: Path | str = ".") -> Ledger:
         # Of a data folder only the one record is read: its own JSON files may be large.
         if path.suffix == ".json" and (path.name == DATA_RECORD or path.resolve().is_relative_to(inside)):
             _take_in(name, path, records, unreadable)
-    published = {name_in_records(path, root): path for path in _files_below(root / PUBLISHED)}
+    published = {
+        name_in_records(path, root): path for folder in PUBLISHED.values() for path in _files_below(root / folder)
+    }
     for name, path in published.items():
         if path.suffix == ".json":
             _take_in(name, path, records, unreadable)

@@ -17,8 +17,7 @@ from tap.config.load import load_params
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.checkpoints import bring_back
-from tap.provenance.ledger import PUBLISHED
-from tap.provenance.publish import publish_table
+from tap.provenance.publish import publish, published
 from tap.provenance.verify import Kind, Verification, require, verify
 
 _LONG_AGO = 86400.0
@@ -69,15 +68,16 @@ def _last(found: Verification, sound: list[str]) -> list[str]:
 
 
 def _publish(scale: str, found: Verification, sound: list[str], root: Path) -> list[str]:
-    """Puts tables back where a reader looks, which neither git nor DVC keeps."""
+    """Puts tables and figures back where a reader looks, which neither git nor DVC keeps."""
     files = []
     for name in sound:
         record = found.ledger.records[name]
-        if record.job == "table":
-            table = str(record.content["parameters"]["table"])
-            if not (root / PUBLISHED / f"{table}.record.json").is_file():
-                publish_table(table, scale, root)
-            files.append(f"{PUBLISHED}/{table}.tex")
+        if record.job in ("table", "figure"):
+            known = str(record.content["parameters"][record.job])
+            copied = published(known)
+            if not (root / copied).is_file():
+                publish(known, scale, root)
+            files.append(copied.as_posix())
     return files
 
 

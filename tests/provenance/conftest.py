@@ -15,7 +15,7 @@ from tap.paper.headline import write_headline
 from tap.paper.tables.registry import build_table
 from tap.paper.tidy import tidy_path, write_tidy
 from tap.provenance import behind
-from tap.provenance.publish import publish_table, tables_folder
+from tap.provenance.publish import publish, tables_folder
 from tap.provenance.record import LIBRARIES, RECORD_SUFFIX, evidence_of_data, record_job, write_record
 from tap.provenance.verify import write_verified
 
@@ -119,7 +119,7 @@ class Finished:
             fingerprint=behind.code_of_audit(),
             **FACTS,
         )
-        publish_table("tab_seg", "smoke")
+        publish("tab_seg", "smoke")
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,11 @@ rule audit:
                 *(f"tab_{task}" for task in BUILT_TASKS),
                 *OF_RATES,
                 *OF_SETTINGS,
+                *OF_PROBES,
             ]
         ],
-        tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
+        tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS] + TIDY_PROBES,
+        figures=files_of_figures(f"results/{SCALE}/figures", [".png"]),
         paper=sorted(
             str(path)
             for pattern in ("claims/*.yaml", "reported/*.yaml", "audit/page/*")

@@ -1,4 +1,5 @@
 # Settings, paths and parameters that the rules share. Rules get values handed one by one, never the settings as a whole.
+import json
 import os
 import re
 import shlex
@@ -13,11 +14,14 @@ from tap.config.jobs import (
     endpoint_file,
     has_teacher,
     pretraining_run,
+    probe_folder,
+    probe_parameters,
     uses_endpoint,
 )
 from tap.config.methods import DENSE, METHODS, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.errors import UserError
-from tap.paper.tables.names import OF_RATES, OF_SETTINGS
+from tap.paper.figures.names import FIGURES
+from tap.paper.tables.names import OF_PROBES, OF_RATES, OF_SETTINGS
 from tap.provenance import behind, orphans
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
@@ -59,6 +63,9 @@ EVALUATION_GPUS = 1 if CFG.device == "cuda" else 0
 TABLES = {f"tab_{task}": task for task in CFG.tasks}
 BUILT_TASKS = [task for task in CFG.tasks if behind.is_built(task)]
 TABLE_FILES = [".tex", ".csv", ".compare.csv", ".compare.md"]
+FIGURE_FILES = [".pdf", ".png", ".csv", ".record.json"]
+PROBE_FOLDER = f"results/{SCALE}/probes/{{task}}/{{kind}}"
+TIDY_PROBES = [f"results/{SCALE}/tidy_probes_{task}.csv" for task in BUILT_TASKS]
 
 
 wildcard_constraints:
@@ -68,6 +75,7 @@ wildcard_constraints:
     variant="[a-z0-9_-]+",
     seed=r"\d+",
     table="|".join(TABLES),
+    kind="layers|recovery",
 
 
 def hold_workflow_lock():
@@ -198,6 +206,46 @@ def endpoint_code(wildcards):
     return behind.code_of_endpoint(wildcards.task, methods)
 
 
+def probed_seeds(wildcards):
+    """Seeds of the checkpoints that a probe concerns."""
+    seeds = CFG.tasks[wildcards.task].seeds
+    return seeds[:1] if wildcards.kind == "layers" else seeds
+
+
+def probed_weights(wildcards):
+    return [
+        str(dense_run(CFG, wildcards.task, seed).folder / "model.safetensors")
+        for seed in probed_seeds(wildcards)
+    ]
+
+
+def probed_endpoint(wildcards):
+    """Dense tasks read at the endpoint that their recovery probe prefers."""
+    if wildcards.task == "cls" or wildcards.kind == "recovery":
+        return []
+    return str(probe_folder(SCALE, wildcards.task, "recovery") / "values.csv")
+
+
+@checked
+def probe_settings(wildcards):
+    return json.dumps(probe_parameters(CFG, wildcards.task, wildcards.kind))
+
+
+@checked
+def probe_code(wildcards):
+    return behind.code_of_probe(wildcards.task)
+
+
+def probe_results(task):
+    """What the probes of a task measured: the recovery probe is for dense tasks alone."""
+    kinds = ["layers"] if task == "cls" else ["layers", "recovery"]
+    return [
+        str(probe_folder(SCALE, task, kind) / name)
+        for kind in kinds
+        for name in ("values.csv", "per_sample.npz", "probe.json")
+    ]
+
+
 def training_threads(wildcards):
     """Those of the training itself (one, so that two small ones share two cores), and one for each loading process."""
     settings = CFG.tasks[wildcards.task]
@@ -220,9 +268,15 @@ def results_of(task):
 def all_results():
     """Every table and picture that the scale can make; tables where a reader looks if it is the scale of params.yaml."""
     folder = "paper_tables" if IS_DEFAULT_SCALE else f"results/{SCALE}/tables"
-    tables = [f"tab_{task}" for task in BUILT_TASKS] + [*OF_RATES, *OF_SETTINGS]
+    tables = [f"tab_{task}" for task in BUILT_TASKS] + [
+        *OF_RATES,
+        *OF_SETTINGS,
+        *OF_PROBES,
+    ]
+    figures = "paper_figures" if IS_DEFAULT_SCALE else f"results/{SCALE}/figures"
     return [
         *(f"{folder}/{table}{suffix}" for table in tables for suffix in TABLE_FILES),
+        *files_of_figures(figures, FIGURE_FILES),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
         *(f"results/{SCALE}/headline.{suffix}" for suffix in ("json", "csv")),
     ]
@@ -245,6 +299,11 @@ def files_of_tables(folder, tables):
         for table in tables
         for suffix in (*TABLE_FILES, ".record.json")
     ]
+
+
+def files_of_figures(folder, suffixes):
+    """Some files of all figures."""
+    return [f"{folder}/{figure}{suffix}" for figure in FIGURES for suffix in suffixes]
 
 
 def reported_of(tables):

@@ -28,6 +28,7 @@ STAGE_TARGETS = {
         *(file for task in BUILT_TASKS for file in results_of(task)),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
     ],
+    "probes": [file for task in BUILT_TASKS for file in probe_results(task)],
     "tables": all_results(),
     "audit": [f"results/{SCALE}/audit/audit.html"],
     "verify": [],

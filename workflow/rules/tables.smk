@@ -137,13 +137,15 @@ rule publish:
 
 rule publish_group:
     input:
-        files_of_tables(f"results/{SCALE}/tables", [*OF_RATES, *OF_SETTINGS]),
+        files_of_tables(
+            f"results/{SCALE}/tables", [*OF_RATES, *OF_SETTINGS, *OF_PROBES]
+        ),
     output:
-        files_of_tables("paper_tables", [*OF_RATES, *OF_SETTINGS]),
+        files_of_tables("paper_tables", [*OF_RATES, *OF_SETTINGS, *OF_PROBES]),
     log:
         f"{LOG_FOLDER}/publish/group.log",
     params:
-        tables=[*OF_RATES, *OF_SETTINGS],
+        tables=[*OF_RATES, *OF_SETTINGS, *OF_PROBES],
     message:
         f"Publish the small tables of scale {SCALE}"
     shell:

@@ -67,7 +67,8 @@ def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str
     table = TABLES[name]
     contents = table.build(scale, Path(root))
     files = [atomic_write(Path(out_folder) / f"{name}{suffix}", contents[suffix]) for suffix in SUFFIXES]
-    read = [path(scale, task) for task in table.tasks for path in (*table.tidy, verified_path)]
+    read = [path(scale, task) for task in table.tasks for path in table.tidy]
+    read += [verified_path(scale, task) for task in table.tasks if tidy_path in table.tidy]
     settings = load_scale(scale, root=root)
     parameters = {"table": name, "scale": scale, "main_rate": settings.main_rate}
     record_job(
