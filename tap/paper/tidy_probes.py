@@ -131,6 +131,8 @@ def _rows(scale: str, task: str, probe: str, root: Path) -> Iterable[dict[str, A
         facts = {name: str(about[name]) for name in ("device", "dataset", "fingerprint")}
     except (OSError, ValueError, KeyError, TypeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{folder}: {VALUES} or {RECORD} cannot be read ({error!r}); make the probe again") from error
+    if values.empty:
+        raise UserError(f"{folder / VALUES}: holds no probe; make it again")
     arrays = (folder / PER_SAMPLE).as_posix() if (root / folder / PER_SAMPLE).is_file() else ""
     common = {"scale": scale, "task": task, "probe": probe, **facts, "per_sample": arrays}
     return [{**line, **common} for line in values.to_dict("records")]

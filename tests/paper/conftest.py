@@ -1,15 +1,27 @@
-"""A small project folder with invented runs, for what reads results."""
+"""Small project folders with invented runs and probes, for what reads results."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from tap.config.methods import DENSE, SCORES
+from tap.paper.statistics import mean_iou
+from tap.paper.tables.registry import build_table
+from tap.paper.tidy import gather, tidy_path
+from tap.paper.tidy_probes import gather_probes, tidy_probes_path
 from tap.runs import Run
 
 IMAGES = 400
+ROOT = Path(__file__).parents[2]
+FEW_IMAGES = 300
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360606060000000050001a5f64540"
+    "0000000049454e44ae426082"
+)
 
 
 @dataclass
@@ -65,3 +77,122 @@ def cls_runs(project: Project) -> list[Run]:
     """Two seeds of four methods; the order contradicts the paper in one place: Random above TAP-J."""
     accuracies: dict[str, float] = {"dense": 0.9, "random": 0.88, "attn_topk": 0.84, "tap": 0.80}
     return [project.add_cls(method, value, seed) for method, value in accuracies.items() for seed in (0, 1)]
+
+
+@dataclass
+class Results:
+    """Writes runs, tidy tables and probes as the jobs do."""
+
+    root: Path
+    scale: str = "desk"
+
+    def run(
+        self,
+        method: str,
+        accuracy: float = 0.8,
+        *,
+        task: str = "cls",
+        rate: float = 0.5,
+        variant: str = "main",
+        seed: int = 0,
+        **metrics,
+    ) -> Run:
+        run = Run(self.scale, task, method, 1.0 if method == DENSE else rate, variant, seed)
+        folder = self.root / run.folder
+        folder.mkdir(parents=True)
+        # Methods share the order in which images become wrong, so that differences are sharp.
+        correct = np.random.default_rng(seed).permutation(FEW_IMAGES) < round(accuracy * FEW_IMAGES)
+        score = 100.0 * float(correct.mean())
+        values = {
+            {"cls": "top1", "seg": "miou", "det": "box_ap"}[task]: score,
+            "patches": 64,
+            "final_tokens_mean": 64.0 if method == DENSE else 64 * rate,
+            "final_tokens_sd": 0.0,
+            "encoder_speedup": 1.0 if method == DENSE else 1.3,
+            "device": "a machine",
+        }
+        (folder / "metrics.json").write_text(json.dumps(values | metrics))
+        inputs = {} if method == DENSE else {Run(self.scale, task, DENSE, seed=seed).folder.as_posix() + "/model": {}}
+        record = {"fingerprint": "f" * 64, "spec": {"seed": seed}, "inputs": inputs, "outputs": {}}
+        (folder / "run.json").write_text(json.dumps(record))
+        arrays = {"correct": correct} if task == "cls" else confusion(correct)
+        np.savez(folder / "per_sample.npz", sample_id=np.arange(FEW_IMAGES), **arrays)
+        return run
+
+    def gather(self, *runs: Run) -> None:
+        for task in {run.task for run in runs}:
+            frame = gather([run for run in runs if run.task == task], self.root)
+            frame.to_csv(self.root / tidy_path(self.scale, task), index=False)
+
+    def probe(
+        self, task: str, kind: str, drops: dict[tuple[str, int, float | None], float], seeds: tuple[int, ...] = (0,)
+    ) -> None:
+        """A probe with given drops, by criterion, block and endpoint, and one more for each further seed.
+
+        Drops are points of accuracy, which are half as many of mean IoU. Detection, whose AP is not made up
+        here, has no values of single images.
+        """
+        folder = self.root / "results" / self.scale / "probes" / task / kind
+        folder.mkdir(parents=True)
+        order = np.random.default_rng(0).permutation(FEW_IMAGES)
+        rows, parts = [], []
+        for seed in seeds:
+            for (criterion, layer, endpoint), drop in {(DENSE, 0, None): 0.0, **drops}.items():
+                lost = drop + seed * (criterion != DENSE)
+                correct = order < round((0.8 - lost / 100) * FEW_IMAGES)
+                common = {"run": f"{task}/dense/r1.00/main/s{seed}", "seed": seed, "criterion": criterion}
+                common |= {"layer": layer, "endpoint": endpoint, "keep_rate": 0.5, "tokens": 32.0, "images": FEW_IMAGES}
+                accuracy = 100 * float(correct.mean())
+                score = float(mean_iou(confusion(correct)["confusion"].sum(axis=0))) if task == "seg" else accuracy
+                for metric in SCORES[task]:
+                    rows.append({**common, "metric": metric, "value": score, "position": len(parts)})
+                parts.append(correct)
+        pd.DataFrame(rows).to_csv(folder / "values.csv", index=False)
+        record = {"device": "a machine", "fingerprint": "f" * 64, "dataset": "microscopy"}
+        (folder / "probe.json").write_text(json.dumps(record))
+        arrays = {"correct": np.stack(parts)}
+        if task == "seg":
+            arrays = {"confusion": np.stack([confusion(part)["confusion"] for part in parts])}
+        if task != "det":
+            np.savez(folder / "per_sample.npz", sample_id=np.arange(FEW_IMAGES), **arrays)
+        frame = gather_probes(self.scale, task, self.root)
+        frame.to_csv(self.root / tidy_probes_path(self.scale, task), index=False)
+
+
+def confusion(correct: np.ndarray) -> dict[str, np.ndarray]:
+    """One pixel for each image, of class 0; a wrong one is taken for class 1."""
+    matrices = np.zeros((len(correct), 2, 2))
+    matrices[:, 0, 0], matrices[:, 0, 1] = correct, ~correct
+    return {"confusion": matrices}
+
+
+def with_settings(folder: Path) -> Path:
+    """Puts this project's settings into a folder."""
+    for name in ("params.yaml", *(f"workflow/scales/{scale}.yaml" for scale in ("smoke", "desk", "paper"))):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((ROOT / name).read_text())
+    return folder
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Path:
+    """A folder with this project's settings and no results."""
+    return with_settings(tmp_path)
+
+
+@pytest.fixture
+def results(settings: Path) -> Results:
+    return Results(settings)
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project with runs, a table, a picture, and text that would break a careless page; tests only read it."""
+    results = Results(with_settings(tmp_path_factory.mktemp("audited")))
+    accuracies = {"dense": 0.9, "random": 0.8, "static": 0.85, "tap": 0.7}
+    runs = [results.run(name, value, device="</script><b>& 'machine'") for name, value in accuracies.items()]
+    results.gather(*runs)
+    build_table("tab_cls", "desk", results.root / "results/desk/tables", results.root)
+    (results.root / runs[0].folder / "picture.png").write_bytes(PIXEL)
+    return results.root

@@ -68,9 +68,7 @@ def build_figure(name: str, scale: str, out_folder: Path | str, root: Path | str
     tidy = [path for task in tasks for of in known.tidy if (path := root / of(scale, task)).is_file()]
     frame = known.data(Evidence(scale, root))
     if frame.empty:
-        raise UserError(
-            f"figure '{stem}': nothing that it shows is measured at scale '{scale}'; run the workflow first"
-        )
+        raise UserError(f"figure '{stem}': nothing of it is measured at scale '{scale}' yet; run the workflow first")
     with styled():
         figure = known.draw(frame)
         if scale == "smoke":

@@ -1,0 +1,108 @@
+"""Tables of the probes against plain loops over what the probes wrote."""
+
+import numpy as np
+import pytest
+
+from tap.config.methods import CRITERIA, SCORES
+from tap.paper.evidence import Evidence
+from tap.paper.reported import load_reported
+from tap.paper.tables import names, probes
+from tap.paper.tables.plain import build_plain_table
+from tap.paper.tables.registry import build_table
+
+SUMMARY, PAIRED = probes.TABLES
+
+
+def layers(drop_of: dict[str, float], blocks: tuple[int, ...], endpoint: float | None) -> dict:
+    """Constant drops plus what depends on the block alone."""
+    return {(name, block, endpoint): drop + 0.5 * block for name, drop in drop_of.items() for block in blocks}
+
+
+@pytest.fixture
+def measured(results) -> Evidence:
+    """All criteria: dense tasks rank them in opposite ways."""
+    rising = {name: 2.0 * number for number, name in enumerate(CRITERIA)}
+    falling = {name: 2.0 * number for number, name in enumerate(reversed(CRITERIA))}
+    results.probe("cls", "layers", layers(rising, (1, 2, 3), None))
+    results.probe("seg", "layers", layers(rising, (1, 2, 3), 1.0))
+    results.probe("det", "layers", layers(falling, (3, 6), 0.0))
+    drops = {("coverage", block, alpha): 5.0 - 3.0 * alpha for block in (1, 3, 6) for alpha in (0.0, 1.0)}
+    results.probe("seg", "recovery", drops, seeds=(0, 1, 2))
+    return Evidence("desk", results.root)
+
+
+def test_the_groups_of_the_workflow_are_these_tables() -> None:
+    assert tuple(table.name for table in probes.TABLES) == names.OF_PROBES
+    assert probes.CRITERIA_TABLE.name in names.OF_SETTINGS
+
+
+def test_mean_drops_and_ranks(measured: Evidence) -> None:
+    cells = SUMMARY.cells(measured)
+    for task, order in (("cls", CRITERIA), ("seg", CRITERIA), ("det", tuple(reversed(CRITERIA)))):
+        probe = measured.probe(task, "layers")
+        scored = probe.frame[probe.frame["metric"] == SCORES[task][0]]
+        frame = scored.set_index(["criterion", "layer"])["value"]
+        for place, name in enumerate(order):
+            drops = [frame["dense", 0] - frame[name, layer] for layer in probe.layers]
+            assert cells[name, task].mean == pytest.approx(np.mean(drops))
+            assert cells[name, task].runs == (f"probes/{task}/layers", f"{task}/dense/r1.00/main/s0")
+            if task != "cls":
+                assert cells[name, f"{task}_rank"].mean == place + 1
+    coverage = cells["coverage", "cls"]
+    assert coverage.interval.low < coverage.mean < coverage.interval.high
+    assert cells["coverage", "det"].interval is None
+    assert ("coverage", "cls_rank") not in cells
+
+
+def test_the_caption_tells_protocol_and_correlation(measured: Evidence) -> None:
+    contents = build_plain_table(SUMMARY, measured)
+    assert "seg: blocks 1 to 3, local keep rate 0.5, endpoint 1, 300 images, seed 0." in contents[".tex"]
+    assert "det: blocks 3, 6, local keep rate 0.5, endpoint 0, 300 images, seed 0." in contents[".tex"]
+    assert "Spearman correlation of the two dense rankings: -1.00." in contents[".tex"]
+    assert r"Activation $\ell_1$ & " in contents[".tex"]
+    assert "Device: a machine." in contents[".tex"]
+    assert " (11) " in contents[".tex"]
+
+
+def test_equal_drops_share_a_rank(results) -> None:
+    drops = dict.fromkeys(CRITERIA, 3.0) | {"coverage": 1.0}
+    results.probe("seg", "layers", layers(drops, (1,), 1.0))
+    cells = SUMMARY.cells(Evidence("desk", results.root))
+    assert cells["coverage", "seg_rank"].mean == 1
+    assert {cells[name, "seg_rank"].mean for name in CRITERIA if name != "coverage"} == {6.5}
+
+
+def test_paired_recovery_takes_differences_within_a_seed(measured: Evidence) -> None:
+    cells = PAIRED.cells(measured)
+    assert {row for row, _ in cells} == {"seg_3", "seg_6"}
+    difference = cells["seg_3", "difference"]
+    assert difference.mean == pytest.approx(1.5, abs=0.3)
+    assert difference.seeds == (0, 1, 2)
+    frame = measured.probe("seg", "recovery").frame
+    by_seed = [
+        frame[(frame["layer"] == 3) & (frame["seed"] == seed) & (frame["endpoint"] == 1.0)]["value"].item()
+        - frame[(frame["layer"] == 3) & (frame["seed"] == seed) & (frame["endpoint"] == 0.0)]["value"].item()
+        for seed in range(3)
+    ]
+    assert difference.mean == pytest.approx(np.mean(by_seed))
+    assert cells["seg_3", "difference_sd"].mean == pytest.approx(np.std(by_seed, ddof=1))
+    assert cells["seg_3", "full_offset"].sd > 0.3, "the seeds differ by half a point, their differences do not"
+    assert difference.interval.low > 0
+    assert cells["seg_3", "anchor"].mean == pytest.approx(40.0)
+    tex = build_plain_table(PAIRED, measured)[".tex"]
+    assert "No pruning: 40.0 mIoU." in tex
+    assert r"Det mask & 12 & -- & -- & -- \\" in tex
+
+
+def test_definitions_come_from_the_registry(measured: Evidence) -> None:
+    contents = build_plain_table(probes.CRITERIA_TABLE, measured)
+    rows = [line for line in contents[".tex"].splitlines() if line.endswith(r" \\")][1:]
+    assert [row.split(" & ")[0] for row in rows][:3] == ["Random", "Attention mean", "Attention max"]
+    assert len(rows) == len(load_reported("tab:criteria").rows) == 11
+    assert r"largest $\ell_1$ norm" in contents[".tex"]
+
+
+def test_a_table_records_the_probes_behind_it(measured: Evidence) -> None:
+    files = build_table("tab:paired-recovery", "desk", measured.root / "out", measured.root)
+    assert [path.name for path in files][:2] == ["tab_paired_recovery.tex", "tab_paired_recovery.csv"]
+    assert "results/desk/tidy_probes_seg.csv" in (measured.root / "out/tab_paired_recovery.record.json").read_text()
