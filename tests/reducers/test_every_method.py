@@ -15,10 +15,12 @@ from torch import Tensor
 
 from tap.config.methods import METHODS
 from tap.config.options import AlgmOptions, AtsOptions
+from tap.config.schema import ModelConfig
 from tap.core.budget import keep_count
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.errors import UserError
-from tap.reducers.base import TeacherOutput, TrainingPass
+from tap.reducers.base import ReducerSettings, TeacherOutput, TrainingPass
+from tap.reducers.build import build_vit
 from tap.reducers.registry import available, get
 
 LAYERS = (2, 3, 4)
@@ -284,3 +286,26 @@ def test_names_and_parameters(method):
     every = sum(parameter.numel() for parameter in reducer.parameters())
     assert reducer.added_parameters(training=True) == every
     assert (reducer.added_parameters() < every) == bool(reducer.training_only)
+
+
+@pytest.mark.slow
+@every_method
+def test_a_public_vit_b_runs(method):
+    """timm's MAE ViT-B at 224, by name, with random weights."""
+    model = ModelConfig(
+        timm_name="vit_base_patch16_224.mae", image_size=224, patch_size=16, class_token=METHODS[method] != ("det",)
+    )
+    vit = build_vit(model)
+    given = ReducerSettings(
+        768, 12, class_token=model.class_token, dense=METHODS[method] != ("cls",), num_classes=10, patches=196
+    )
+    encoder = SparseEncoder(vit, get(method)(given), (12,) if given.dense else (), common_recovery(method)).eval()
+    images = tiny_images(encoder, 1)
+    with torch.inference_mode():
+        output = encoder(images, ids_of(images))
+        pooled = encoder.pool(output)
+    assert pooled.shape == (1, 768)
+    assert pooled.isfinite().all()
+    assert all(grid.shape == (1, 196, 768) and grid.isfinite().all() for grid in output.grids)
+    if encoder.reducer.fixed_count:
+        assert output.final_counts == (196 if method == "dense" else final_tokens(method, 196, 0.5),)
