@@ -138,7 +138,9 @@ def test_a_record_is_current_until_a_setting_of_the_probe_changes(trained):
     path = probes.run_layer_probe(trained, "cls").with_name("probe.json")
     content = json.loads(path.read_text())
     assert Today(trained).staleness(content) is None
-    changed = trained.tasks["cls"].model_copy(update={"probes": ProbeConfig(images=7, layers=(1, 2, 12), keep_rate=0.25)})
+    changed = trained.tasks["cls"].model_copy(
+        update={"probes": ProbeConfig(images=7, layers=(1, 2, 12), keep_rate=0.25)}
+    )
     other = trained.model_copy(update={"tasks": trained.tasks | {"cls": changed}})
     assert "probes.keep_rate was 0.5, is 0.25" in Today(other).staleness(content)
     unread = trained.tasks["cls"].model_copy(update={"methods": ("dense",)})
