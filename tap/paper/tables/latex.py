@@ -36,6 +36,7 @@ class Tabular:
         groups: rows between midrules, each a list of LaTeX cells.
         origin: where the numbers came from, for a comment at the top.
         tight: whether the columns need less space between them.
+        widths: of the last columns, as shares of the line; None sets one centred, as wide as its content.
     """
 
     label: str
@@ -44,6 +45,7 @@ class Tabular:
     groups: Sequence[Sequence[Sequence[str]]]
     origin: str
     tight: bool = False
+    widths: Sequence[float | None] = ()
 
     def render(self) -> str:
         """The table environment; needs only the package booktabs."""
@@ -54,7 +56,7 @@ class Tabular:
             r"\centering",
             *([r"\setlength{\tabcolsep}{2.0pt}"] if self.tight else []),
             r"{\small",
-            rf"\begin{{tabular}}{{l{'c' * (len(self.heads) - 1)}}}",
+            rf"\begin{{tabular}}{{{self._columns()}}}",
             r"\toprule",
             _row(self.heads),
             r"\midrule",
@@ -67,6 +69,12 @@ class Tabular:
             r"\end{table}",
         ]
         return "\n".join(lines) + "\n"
+
+    def _columns(self) -> str:
+        """The first column is set left."""
+        others = len(self.heads) - 1
+        widths = [*[None] * (others - len(self.widths)), *self.widths][-others:] if others else []
+        return "l" + "".join("c" if width is None else rf"p{{{width:g}\linewidth}}" for width in widths)
 
 
 def escape(text: str) -> str:

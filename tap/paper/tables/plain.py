@@ -23,12 +23,16 @@ Cells = Mapping[tuple[str, str], Content]
 @dataclass(frozen=True)
 class Head:
     """A typeset column: its head, and the columns of the reported table that it shows, with what is put between them
-    and behind the last of several."""
+    and behind the last of several.
+
+    With a `width` it is a column of text that wide, as a share of the line.
+    """
 
     printed: str
     keys: tuple[str, ...]
     between: str = ""
     after: str = ""
+    width: float | None = None
 
 
 @dataclass(frozen=True)
@@ -123,6 +127,7 @@ def _tabular(table: PlainTable, evidence: Evidence, cells: Cells) -> latex.Tabul
         groups=groups,
         origin=f"Written by the workflow; {table.name}.csv lists where each cell comes from. Do not edit.",
         tight=len(table.heads) > 4,
+        widths=tuple(head.width for head in table.heads),
     )
 
 
