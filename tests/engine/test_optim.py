@@ -10,7 +10,8 @@ from torch import nn
 
 from tap.config.schema import OptimizerConfig
 from tap.encoder.vitdet import place_on_grid
-from tap.engine.optim import base_lr, build_optimizer, parameter_groups
+from tap.engine.optim import base_lr, build_optimizer, parameter_groups, scale_parts
+from tap.reducers.base import PartRates
 
 PUBLISHED = json.loads((Path(__file__).parent / "mae_lr_decay.json").read_text())
 
@@ -99,3 +100,15 @@ def test_a_module_may_declare_parameters_that_are_not_decayed():
 def test_the_base_rate_follows_the_batch_only_with_a_reference():
     assert base_lr(OptimizerConfig(lr=1e-3), batch_size=512) == 1e-3
     assert base_lr(OptimizerConfig(lr=1e-3, lr_reference_batch=256), batch_size=512) == 2e-3
+
+
+def test_a_method_scales_parts_of_the_model():
+    optimizer = build_optimizer(Model(depth=2), OptimizerConfig(lr=0.5, layer_decay=0.7), batch_size=8)
+    before = [group["lr"] for group in optimizer.param_groups]
+    scale_parts(optimizer, PartRates(reducer=2.0, backbone=0.0, head=0.5))
+    factors = {"reducer": 2.0, "backbone": 0.0, "head": 0.5}
+    assert {group["part"] for group in optimizer.param_groups} == set(factors)
+    for group, rate in zip(optimizer.param_groups, before, strict=True):
+        assert group["lr"] == rate * factors[group["part"]]
+        prefix = {"reducer": "encoder.reducer.", "backbone": "encoder.vit.", "head": "head."}[group["part"]]
+        assert all(name.startswith(prefix) for name in group["param_names"])

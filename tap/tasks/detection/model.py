@@ -10,11 +10,16 @@ import torch
 from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
-from tap.encoder.sparse_vit import SparseEncoder
+from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
+from tap.reducers.base import TrainingPass
 from tap.tasks.detection.mmdet_parts import MODELS, DetDataSample
 from tap.tasks.detection.pyramid import SimpleFeaturePyramid
 from tap.tasks.detection.settings import HeadSettings
 from tap.tasks.openmmlab import quiet_initialisation
+from tap.tasks.patch_targets import classes_of_boxes
+
+METHOD = "method_"
+"""What the names of a method's own loss terms begin with."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +59,23 @@ class Detector(nn.Module):
     def forward(
         self, images: Tensor, samples: Sequence[DetDataSample], sample_ids: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Losses of a training batch, by MMDetection's names.
+        """Losses of a training batch, by MMDetection's names, and the terms of the method, whose names begin `method_`.
 
         Args:
             images: `(B, C, H, W)`, sides multiples of the patch.
             samples: objects of each image.
             sample_ids: `(B,)` int64, key of stateless random draws; optional.
         """
-        maps = self._maps(images, sample_ids)[0]
+        output = self.encoder(images, sample_ids)
+        maps = self._maps(output)
         proposed, proposals = self.rpn_head.loss_and_predict(
             maps, [_without_classes(sample) for sample in samples], proposal_cfg=self._training_proposals
         )
         losses = {f"proposal_{name}": value for name, value in proposed.items()}
         losses |= self.roi_head.loss(maps, proposals, samples)
-        return {name: sum(value) if isinstance(value, list) else value for name, value in losses.items()}
+        losses = {name: sum(value) if isinstance(value, list) else value for name, value in losses.items()}
+        given = TrainingPass(self.encoder, output, patch_targets=self._patch_targets(output, samples))
+        return losses | {f"{METHOD}{name}": value for name, value in self.encoder.reducer.losses(given).items()}
 
     def find(
         self,
@@ -84,10 +92,11 @@ class Detector(nn.Module):
             sample_ids: `(B,)` int64; optional.
             rescale: whether boxes and masks are those of the original image; else of the image as given.
         """
-        maps, final_tokens = self._maps(images, sample_ids)
+        output = self.encoder(images, sample_ids)
+        maps = self._maps(output)
         samples = [DetDataSample(metainfo=meta) for meta in metas]
         proposals = self.rpn_head.predict(maps, samples, rescale=False)
-        return Found(self.roi_head.predict(maps, proposals, samples, rescale=rescale), final_tokens)
+        return Found(self.roi_head.predict(maps, proposals, samples, rescale=rescale), output.final_counts)
 
     def infer(self, images: Tensor, sample_ids: Tensor | None = None) -> list[Any]:
         """The full model in one pass: boxes, scores, classes and masks of images `(B, C, H, W)`."""
@@ -95,12 +104,18 @@ class Detector(nn.Module):
         meta = {"img_shape": shape, "ori_shape": shape, "scale_factor": (1.0, 1.0)}
         return self.find(images, [meta] * len(images), sample_ids, rescale=False).instances
 
-    def _maps(self, images: Tensor, sample_ids: Tensor | None) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        """The pyramid, and the patches of each image that reached the last block."""
-        output = self.encoder(images, sample_ids)
+    def _maps(self, output: EncoderOutput) -> tuple[Tensor, ...]:
+        """The pyramid on the one grid."""
         (grid,) = output.grids
-        maps = self.pyramid(grid.transpose(1, 2).unflatten(2, output.size))
-        return maps, output.tokens.layout.counts
+        return self.pyramid(grid.transpose(1, 2).unflatten(2, output.size))
+
+    def _patch_targets(self, output: EncoderOutput, samples: Sequence[DetDataSample]) -> Tensor | None:
+        """The class of every patch, for methods that ask; the background's number is the number of classes."""
+        if not self.encoder.reducer.wants_patch_targets:
+            return None
+        boxes, labels = zip(*((one.gt_instances.bboxes, one.gt_instances.labels) for one in samples), strict=True)
+        background = self.roi_head.bbox_head[0].num_classes
+        return classes_of_boxes(boxes, labels, output.size, self.encoder.vit.patch_embed.patch_size, background)
 
 
 def _without_classes(sample: DetDataSample) -> DetDataSample:

@@ -16,11 +16,11 @@ from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
-from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits
+from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits, with_terms
 from tap.tasks.detection.data import Collate, open_splits
 from tap.tasks.detection.metrics import ap_scores, match
 from tap.tasks.detection.mmdet_parts import DetDataSample, encode_mask_results
-from tap.tasks.detection.model import Detector
+from tap.tasks.detection.model import METHOD, Detector
 from tap.tasks.detection.settings import head_settings
 from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 from tap.tasks.recovery import recovery_settings
@@ -64,18 +64,21 @@ class Detection(Pipeline):
             torch.manual_seed(derive_seed(spec.seed, "head"))
             return Detector(encoder, spec.model.detector.pyramid_channels, heads)
 
-    def loss(self, model: nn.Module, batch: Batch, progress: float) -> tuple[Tensor, dict[str, float]]:
-        """Sum of the losses of proposals, boxes and masks of all stages."""
+    def loss(self, model: Any, batch: Batch, progress: float) -> tuple[Tensor, dict[str, float]]:
+        """Sum of the losses of proposals, boxes and masks of all stages, and what the method adds."""
         side = tuple(batch.images.shape[-2:])
         samples = [_sample(target, side) for target in batch.targets]
         losses: dict[str, Tensor] = model(batch.images, samples, batch.sample_ids)
-        losses = {name: value for name, value in losses.items() if "loss" in name}
+        terms = {name.removeprefix(METHOD): value for name, value in losses.items() if name.startswith(METHOD)}
+        losses = {name: value for name, value in losses.items() if "loss" in name and not name.startswith(METHOD)}
         # Left on the device: the loop reads them when it writes a row of the log.
         parts: dict[str, Any] = {
             part: sum(value.detach() for name, value in losses.items() if any(mark in name for mark in marks))
             for part, marks in _PARTS.items()
         }
-        return torch.stack([value.sum() for value in losses.values()]).sum(), parts
+        loss = torch.stack([value.sum() for value in losses.values()]).sum()
+        loss, extra = with_terms(loss, terms, model.encoder.reducer.task_weight)
+        return loss, parts | extra
 
     def judge(self, model: Detector, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
         """The detections of every image and what they found, and the patches that reached the last block."""
