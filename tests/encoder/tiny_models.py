@@ -38,6 +38,7 @@ def tiny_vit(
     trunk = {name: options.pop(name) for name in ("window", "global_blocks", "relative", "padded") if name in options}
     class_token = options.pop("class_token", not trunk)
     common = {"class_token": class_token, "global_pool": "token" if class_token else "avg", "num_classes": 0}
+    common["dynamic_img_size"] = bool(trunk)
     vit = VisionTransformer(
         img_size=(grid[0] * PATCH, grid[1] * PATCH),
         patch_size=PATCH,
@@ -45,7 +46,6 @@ def tiny_vit(
         depth=depth,
         num_heads=heads,
         norm_layer=partial(nn.LayerNorm, eps=1e-6),
-        dynamic_img_size=bool(trunk),
         **common | options,
     )
     if trunk:

@@ -125,4 +125,4 @@ def test_the_readout():
 
 def test_blocks_that_are_not_there_are_refused():
     with pytest.raises(UserError, match=r"options\.evovit: chooses at block 9 of a model with 4 blocks"):
-        tiny_encoder("evovit")
+        tiny_encoder("evovit", settings={"options": None})

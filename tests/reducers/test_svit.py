@@ -122,7 +122,7 @@ def test_every_gate_learns_from_the_task_and_from_its_ratio():
 def test_ratios_fall_in_thirds():
     reducer = tiny(0.343, layers=(1, 2, 3, 4)).reducer
     assert [reducer.ratio(layer) for layer in (1, 2, 3, 4)] == pytest.approx([0.7, 0.7, 0.49, 0.343])
-    twelve = tiny_encoder("svit", 0.343, depth=12).reducer
+    twelve = tiny_encoder("svit", 0.343, depth=12, settings={"options": None}).reducer
     assert twelve.gated == tuple(range(4, 13))
     expected_ratios = [0.7] * 3 + [0.49] * 3 + [0.343] * 3
     assert [twelve.ratio(layer) for layer in twelve.gated] == pytest.approx(expected_ratios)
