@@ -38,7 +38,7 @@ def state():
 def test_everything_sound_is_taken_for_done(told):
     assert restoring.restore(load_scale("smoke")).startswith("restored 21 of 21 jobs of scale smoke")
     assert "results/smoke/audit/audit.html" in told
-    assert "paper_tables/tab_seg.tex" in told
+    assert any(name.startswith("paper_tables/tab_seg.") for name in told)
     assert not [name for name in told if name.endswith("model.safetensors")], "reached from what was made of it"
 
 
