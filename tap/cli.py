@@ -17,8 +17,8 @@ from rich.syntax import Syntax
 
 import tap
 from tap.config import generate as config_files
-from tap.config import job_spec, load_params, load_scale, parse_job, runs_of_table
-from tap.config.jobs import Job, task_of
+from tap.config import job_spec, load_params, load_scale, parse_job
+from tap.config.jobs import Job, endpoint_specs, task_of
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
 from tap.provenance import stages
@@ -191,11 +191,10 @@ def picture(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None
 @app.command()
 def endpoint(task: TaskArgument, scale: ScaleOption = None) -> None:
     """Choose the endpoint of the common recovery of a dense task on its calibration split."""
-    cfg = load_scale(scale)
-    specs = [job_spec(cfg, run) for run in runs_of_table(cfg, task)]
+    specs = endpoint_specs(load_scale(scale), task)
     from tap.studies.endpoint import run_endpoint
 
-    print(run_endpoint([spec for spec in specs if spec.rate == cfg.main_rate]))
+    print(run_endpoint(specs))
 
 
 @probe_app.command("layers")

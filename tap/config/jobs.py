@@ -172,9 +172,30 @@ def uses_endpoint(spec: JobSpec) -> bool:
     return spec.task != "cls" and spec.method in COMMON_RECOVERY and spec.rate < 1.0 and not spec.recovery.zero_fill
 
 
+def endpoint_specs(cfg: ScaleConfig, task: str) -> list[JobSpec]:
+    """The runs that choose a task's endpoint: those at the main rate whose methods read one."""
+    specs = [job_spec(cfg, run) for run in runs_of_table(cfg, task)]
+    return [spec for spec in specs if spec.rate == cfg.main_rate and uses_endpoint(spec)]
+
+
 def endpoint_path(scale: str, task: str) -> Path:
     """The file with a task's chosen endpoint."""
     return Path("results") / scale / f"endpoint_{task}.json"
+
+
+def probes_of(task: str) -> tuple[str, ...]:
+    """The kinds of probes that a task has: classification restores nothing, so it has no recovery probe."""
+    return ("layers",) if task == "cls" else ("layers", "recovery")
+
+
+def probed_runs(cfg: ScaleConfig, task: str, kind: str) -> list[Run]:
+    """The no-pruning runs whose checkpoints a probe concerns: that of the first seed for `layers`, else all seeds'.
+
+    Raises:
+        UserError: the scale does not have the task.
+    """
+    seeds = task_of(cfg, task).seeds
+    return [dense_run(cfg, task, seed) for seed in (seeds[:1] if kind == "layers" else seeds)]
 
 
 def probe_folder(scale: str, task: str, kind: str) -> Path:
@@ -185,16 +206,12 @@ def probe_folder(scale: str, task: str, kind: str) -> Path:
 def probe_parameters(cfg: ScaleConfig, task: str, kind: str) -> dict[str, Any]:
     """What a task's probe reads of the settings, as plain values; without nulls.
 
-    The layer probe concerns the checkpoint of the first seed, the recovery probe those of all seeds.
-
     Raises:
         UserError: the scale does not have the task.
     """
-    settings = task_of(cfg, task)
-    seeds = settings.seeds[:1] if kind == "layers" else settings.seeds
-    jobs = [job_spec(cfg, dense_run(cfg, task, seed)) for seed in seeds]
+    jobs = [job_spec(cfg, run) for run in probed_runs(cfg, task, kind)]
     specs = [settings_of(job.model_dump(mode="json", exclude={"profile"}), "evaluate") for job in jobs]
-    probes = _without_nulls(settings.probes.model_dump(mode="json"))
+    probes = _without_nulls(task_of(cfg, task).probes.model_dump(mode="json"))
     return {"task": task, "kind": kind, "specs": specs, "probes": probes}
 
 

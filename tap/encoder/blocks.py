@@ -16,7 +16,7 @@ from timm.layers.attention import Attention
 from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
-from tap.encoder.attention import attend
+from tap.encoder.attention import attend, class_attention, mean_incoming_attention
 from tap.encoder.places import Groups, Places, Windows
 from tap.encoder.relative import fold
 from tap.encoder.tokens import Tokens
@@ -174,6 +174,20 @@ def attention_operands(block: Any, tokens: Tokens, query: Tensor, key: Tensor) -
         query = query * query.shape[-1] ** 0.5
     batch = tokens.layout.batch
     return query.unflatten(0, (batch, -1)), key.unflatten(0, (batch, -1))
+
+
+def received_attention(block: Any, tokens: Tokens, query: Tensor, key: Tensor, from_class: bool) -> Tensor:
+    """Attention probability that each patch receives, averaged over heads `(B, N)`, float32.
+
+    Args:
+        block: the transformer block, with global attention.
+        tokens: the states that enter it; all images have the same number of rows.
+        query, key: `(T, H, d_h)`, as projected.
+        from_class: from the class token alone; else the mean over all queries.
+    """
+    query, key = attention_operands(block, tokens, query, key)
+    scores = class_attention(query[:, 0], key) if from_class else mean_incoming_attention(query, key)
+    return scores[:, tokens.layout.prefix :]
 
 
 def _run_window_block(block: Any, tokens: Tokens, windows: Windows) -> Tokens:

@@ -184,9 +184,7 @@ class RecoveryBuffer:
         if len(survivors) == batch * patches:
             return survivors.view(batch, patches, -1)
         origin = torch.arange(batch, device=survivors.device)[:, None] * patches
-        index = (origin + tokens.index).reshape(-1)
-        if tokens.layout.valid is not None:
-            index = index.index_select(0, true_positions(tokens.layout.valid.reshape(-1), len(survivors)))
+        index = tokens.positions(patches)
         records = [self._link(_against(late, tokens, patches)) for late in self._waiting] or self.records
         positions, rows = [index], [survivors]
         if records:

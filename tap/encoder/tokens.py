@@ -125,9 +125,17 @@ class Layout:
     @cached_property
     def patch_rows(self) -> Tensor:
         """Rows that hold patches, image by image in batch order `(sum of counts,)`."""
-        if self.valid is None:
-            return self.grid_rows.reshape(-1)
-        return self.grid_rows.reshape(-1).index_select(0, true_positions(self.valid.reshape(-1), sum(self.counts)))
+        return self.real_cells(self.grid_rows)
+
+    @cached_property
+    def _real(self) -> Tensor | None:
+        """Cells of the padded grid that hold a patch `(sum of counts,)`; None where all do."""
+        return None if self.valid is None else true_positions(self.valid.reshape(-1), sum(self.counts))
+
+    def real_cells(self, grid: Tensor) -> Tensor:
+        """What a padded grid `(B, N, ...)` holds for patches, image by image in batch order `(sum of counts, ...)`."""
+        cells = grid.flatten(0, 1)
+        return cells if self._real is None else cells.index_select(0, self._real)
 
     def prefix_rows(self, column: int) -> Tensor:
         """Row of prefix token `column` of each image `(B,)`."""
@@ -196,12 +204,14 @@ class Tokens:
             columns: columns of the padded grid `(B, N')`; those behind an image's count are not read.
             counts: how many each image takes, on the host.
         """
-        rows, index = self.layout.grid_rows.gather(1, columns).reshape(-1), self.index.gather(1, columns).reshape(-1)
-        valid = Layout.build(0, counts, self.layout.device).valid
-        if valid is not None:
-            there = true_positions(valid.reshape(-1), sum(counts))
-            rows, index = rows[there], index[there]
-        return self._take(rows, index, counts)[1]
+        taken = Layout.build(0, counts, self.layout.device)
+        rows, index = self.layout.grid_rows.gather(1, columns), self.index.gather(1, columns)
+        return self._take(taken.real_cells(rows), taken.real_cells(index), counts)[1]
+
+    def positions(self, patches: int) -> Tensor:
+        """Cell of each patch in the grids of all images laid end to end, `patches` cells each `(sum of counts,)`."""
+        origin = torch.arange(self.layout.batch, device=self.layout.device)[:, None] * patches
+        return self.layout.real_cells(origin + self.index)
 
     def _take(self, patch_rows: Tensor, index: Tensor, counts: Sequence[int]) -> tuple[Tensor, Tokens]:
         """All prefix rows and some patches, given by row and index image by image in batch order `(sum of counts,)`."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import Subset
 
 from tap.config.schema import JobSpec
 from tap.core.budget import keep_count
@@ -96,10 +96,5 @@ def _batches(spec: JobSpec, task: Task) -> list[tuple[torch.Tensor, torch.Tensor
             "raise data.calibration"
         )
     chosen = shuffled(len(dataset), spec.data.name, "thresholds")[: spec.data.limit_calibration]
-    loader = DataLoader(
-        torch.utils.data.Subset(dataset, sorted(chosen.tolist())),
-        spec.eval.batch_size,
-        collate_fn=task.collate(spec, train=False),
-        num_workers=spec.data.workers,
-    )
+    loader = task.loader(Subset(dataset, sorted(chosen.tolist())), spec)
     return [(batch.images, batch.sample_ids) for batch in loader]

@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pandera.pandas as pa
 
-from tap.config.jobs import probe_folder, task_of
+from tap.config.jobs import probe_folder, probes_of, task_of
 from tap.config.load import load_scale
 from tap.errors import UserError
 from tap.paper.tidy import checked
@@ -63,11 +63,6 @@ relative to the project (empty if there is none), and the row of its arrays."""
 def tidy_probes_path(scale: str, task: str) -> Path:
     """Where the tidy table of a task's probes is, relative to the project's root."""
     return Path("results") / scale / f"tidy_probes_{task}.csv"
-
-
-def probes_of(task: str) -> tuple[str, ...]:
-    """The probes that a task has: classification restores nothing."""
-    return (LAYERS,) if task == "cls" else (LAYERS, RECOVERY)
 
 
 def gather_probes(scale: str, task: str, root: Path | str = ".") -> pd.DataFrame:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tap.config.jobs import Job, job_spec, probe_parameters, runs_of_table, settings_of, uses_endpoint
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.jobs import Job, endpoint_specs, job_spec, probe_parameters, runs_of_table, settings_of
+from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance import behind
 from tap.provenance.fingerprint import version
@@ -87,13 +87,8 @@ def _parameters(now: Callable[[Content, ScaleConfig], Any]) -> Settings:
     return lambda content, cfg: (content["parameters"], without_places(now(content["parameters"], cfg)))
 
 
-def _endpoint_specs(cfg: ScaleConfig, task: str) -> list[JobSpec]:
-    specs = [job_spec(cfg, run) for run in runs_of_table(cfg, task)]
-    return [spec for spec in specs if spec.rate == cfg.main_rate and uses_endpoint(spec)]
-
-
 def _endpoint(parameters: Content, cfg: ScaleConfig) -> Any:
-    specs = [spec.model_dump(mode="json") for spec in _endpoint_specs(cfg, parameters["task"])]
+    specs = [spec.model_dump(mode="json") for spec in endpoint_specs(cfg, parameters["task"])]
     return {"task": parameters["task"], "specs": [settings_of(spec, "evaluate") for spec in specs]}
 
 
@@ -122,7 +117,7 @@ def _check(parameters: Content, cfg: ScaleConfig) -> Any:
 
 def _code_of_endpoint(content: Content, today: Today) -> str:
     task = content["parameters"]["task"]
-    methods = sorted({spec.method for spec in _endpoint_specs(today.cfg, task)})
+    methods = sorted({spec.method for spec in endpoint_specs(today.cfg, task)})
     return today.code(lambda *_: behind.code_of_endpoint(task, methods), task)
 
 

@@ -113,11 +113,6 @@ class Ledger:
             sorter.done(*ready)
         return order
 
-    def leaves(self) -> list[str]:
-        """Names of the records that no other builds on."""
-        used = {source for name in self.records for source in self.sources(name)}
-        return sorted(set(self.records) - used)
-
 
 def read_ledger(cfg: ScaleConfig, root: Path | str = ".") -> Ledger:
     """Reads every record that belongs to a scale: in its results, with its data, and among the published tables.

@@ -72,11 +72,10 @@ def write_record(
         UserError: an input or output is missing, an input is not what its own record says, or the folder cannot be
             written.
     """
-    data = [path for path in evidence_of_data(spec) if (Path(root) / path).is_file()]
     return record_job(
         Path(folder) / name,
         JOBS_OF_RUNS.get(name, Path(name).stem),
-        inputs=[*inputs, *(Path(root) / path for path in data)],
+        inputs=[*inputs, *evidence_of_data(spec, root)],
         outputs=outputs,
         started=started,
         fingerprint=fingerprint,
@@ -243,9 +242,10 @@ def read_record(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def evidence_of_data(spec: JobSpec) -> tuple[str, ...]:
-    """Files that may say what a task's data are: the manifest of prepared ones, or findings about a person's own."""
-    return f"{spec.data.root}/manifest.json", f"results/{spec.scale}/data/{spec.task}.json"
+def evidence_of_data(spec: JobSpec, root: Path | str = ".") -> list[Path]:
+    """Files that say what a task's data are: the manifest of prepared ones, or findings about a person's own."""
+    places = f"{spec.data.root}/manifest.json", f"results/{spec.scale}/data/{spec.task}.json"
+    return [path for place in places if (path := Path(root) / place).is_file()]
 
 
 def without_places(value: Any) -> Any:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from timm.models.vision_transformer import Block
-from torch import Tensor
 
 from tap.core.selection import select
-from tap.encoder.attention import class_attention, mean_incoming_attention
-from tap.encoder.blocks import add_attention, attention_operands, project, run_block, run_mlp
+from tap.encoder.blocks import add_attention, project, received_attention, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.reducers.base import FixedSchedule, remove
@@ -28,16 +26,8 @@ class AttnTopK(FixedSchedule):
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
         query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
-        scores = self.scores(block, tokens, query, keys)
+        scores = received_attention(block, tokens, query, keys, self.settings.class_token)
         tokens = add_attention(block, tokens, hidden, query, keys, value)
         keep = select(scores, tokens.layout.counts_tensor - count)
         _, tokens = remove(layer, tokens, keep, [count] * tokens.layout.batch, state, keys, scores=scores)
         return run_mlp(block, tokens)
-
-    def scores(self, block: Block, tokens: Tokens, query: Tensor, keys: Tensor) -> Tensor:
-        """Attention probability of every patch `(B, N)`, float32."""
-        prefix = tokens.layout.prefix
-        query, keys = attention_operands(block, tokens, query, keys)
-        if self.settings.class_token:
-            return class_attention(query[:, 0], keys)[:, prefix:]
-        return mean_incoming_attention(query, keys)[:, prefix:]

@@ -21,6 +21,9 @@ from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 
+IGNORE = 255
+"""Class of void pixels in training targets and in evaluation, and of patches without any other: no loss counts them."""
+
 
 @dataclass(frozen=True)
 class ReducerSettings:
@@ -99,7 +102,7 @@ class TrainingPass:
         output: what it returned; `output.memory` holds what the method kept.
         logits: the task head's `(B, C)` for cls, `(B, C, h, w)` on the patch grid for seg; None for det.
         targets: classes `(B,)` or class shares `(B, C)` for cls; None for dense tasks.
-        patch_targets: class of every patch `(B, N)`, 255 where it has none; given to methods that want them.
+        patch_targets: class of every patch `(B, N)`, `IGNORE` where it has none; given to methods that want them.
         teacher: the no-pruning model's answer, for methods that are taught.
     """
 

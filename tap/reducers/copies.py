@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Tokens, true_positions
+from tap.encoder.tokens import Tokens
 
 _MEMORY = "copies"
 
@@ -41,8 +41,4 @@ def _onto(grid: Tensor | None, tokens: Tokens, state: ForwardState) -> Tensor:
     if len(patches) == layout.batch * state.patches:
         return patches
     assert grid is not None, "patches have left without a copy"
-    origin = torch.arange(layout.batch, device=patches.device)[:, None] * state.patches
-    index = (origin + tokens.index).reshape(-1)
-    if layout.valid is not None:
-        index = index.index_select(0, true_positions(layout.valid.reshape(-1), len(patches)))
-    return grid.index_copy(0, index, patches.to(grid.dtype))
+    return grid.index_copy(0, tokens.positions(state.patches), patches.to(grid.dtype))

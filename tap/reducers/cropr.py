@@ -17,12 +17,11 @@ from tap.encoder.blocks import run_block
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
-from tap.reducers.base import FixedSchedule, ReducerSettings, TrainingPass
+from tap.reducers.base import IGNORE, FixedSchedule, ReducerSettings, TrainingPass
 from tap.reducers.copies import complete_grid, keep_copies, rejoin
 from tap.reducers.registry import register
 
 SEEN = "cropr.seen"
-IGNORE = 255
 
 
 class Scorer(nn.Module):

@@ -99,11 +99,7 @@ class DToP(Reducer):
     def _remember(self, presence: Tensor, masks: Tensor, tokens: Tokens, state: ForwardState) -> None:
         """Keeps what a head says of all positions, those that have left included, for its loss."""
         batch, classes = presence.shape[:2]
-        origin = torch.arange(batch, device=masks.device)[:, None] * state.patches
-        positions, rows = (origin + tokens.index).reshape(-1), masks.transpose(1, 2).flatten(0, 1)
-        if tokens.layout.valid is not None:
-            cells = true_positions(tokens.layout.valid.reshape(-1), sum(tokens.layout.counts))
-            positions, rows = positions.index_select(0, cells), rows.index_select(0, cells)
+        positions, rows = tokens.positions(state.patches), tokens.layout.real_cells(masks.transpose(1, 2))
         canvas = state.memory.get(CANVAS)
         if canvas is None:
             canvas = rows.new_zeros(batch * state.patches, classes)

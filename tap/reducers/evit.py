@@ -10,8 +10,7 @@ from timm.models.vision_transformer import Block
 from torch import Tensor
 
 from tap.core.selection import select
-from tap.encoder.attention import class_attention
-from tap.encoder.blocks import add_attention, attention_operands, project, run_block, run_mlp
+from tap.encoder.blocks import add_attention, project, received_attention, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Layout, Tokens
 from tap.errors import UserError
@@ -45,8 +44,7 @@ class Evit(FixedSchedule):
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
         query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
-        operands = attention_operands(block, tokens, query, keys)
-        scores = class_attention(operands[0][:, 0], operands[1])[:, tokens.layout.prefix :]
+        scores = received_attention(block, tokens, query, keys, from_class=True)
         before = add_attention(block, tokens, hidden, query, keys, value)
         keep = select(scores, before.layout.counts_tensor - count)
         _, after = before.survivors(keep, [count] * before.layout.batch)

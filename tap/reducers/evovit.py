@@ -10,8 +10,7 @@ from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from tap.core.selection import select
-from tap.encoder.attention import class_attention, mean_incoming_attention
-from tap.encoder.blocks import add_attention, attention_operands, project, run_block, run_mlp
+from tap.encoder.blocks import add_attention, project, received_attention, run_block, run_mlp
 from tap.encoder.sparse_vit import EncoderOutput
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
@@ -104,7 +103,8 @@ class EvoViT(Reducer):
         """A block whose class attention is taken over, or mixed into the running score of the slow patches."""
         hidden = block.norm1(tokens.x)
         query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
-        scores = self._attention(block, tokens, query.detach(), keys.detach())
+        received = received_attention(block, tokens, query.detach(), keys.detach(), self.settings.class_token)
+        scores = query.shape[1] * received  # the sum over heads
         running = state.memory.get(SCORES)
         if running is not None:
             momentum = self.options.momentum
@@ -112,14 +112,6 @@ class EvoViT(Reducer):
             scores = running.scatter(1, tokens.index, mixed)
         state.memory[SCORES] = scores
         return run_mlp(block, add_attention(block, tokens, hidden, query, keys, value))
-
-    def _attention(self, block: Block, tokens: Tokens, query: Tensor, keys: Tensor) -> Tensor:
-        """Class attention summed over heads `(B, N)`; mean incoming attention without a class token."""
-        heads, prefix = query.shape[1], tokens.layout.prefix
-        query, keys = attention_operands(block, tokens, query, keys)
-        if self.settings.class_token:
-            return heads * class_attention(query[:, 0], keys)[:, prefix:]
-        return heads * mean_incoming_attention(query, keys)[:, prefix:]
 
     def read(self, tokens: Tokens, state: ForwardState) -> Tensor:
         """Fast patches as they wait."""

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Layout, Tokens, on_device, true_positions
+from tap.encoder.tokens import Tokens, on_device
 
 _MERGED = "merged"
 
@@ -90,7 +90,7 @@ class Merged:
         layout, logarithm = tokens.layout, self.size.log()
         if layout.valid is None:
             return F.pad(logarithm, (layout.prefix, 0)).reshape(-1)
-        return logarithm.new_zeros(layout.rows).index_copy(0, layout.patch_rows, real_cells(logarithm, layout))
+        return logarithm.new_zeros(layout.rows).index_copy(0, layout.patch_rows, layout.real_cells(logarithm))
 
 
 def merge(tokens: Tokens, plan: Plan, weight: Tensor | None = None) -> Tokens:
@@ -122,13 +122,7 @@ def merge(tokens: Tokens, plan: Plan, weight: Tensor | None = None) -> Tokens:
             return merged.with_states(torch.baddbmm(kept, theirs, source.to(dtype)).to(tokens.x.dtype))
         kept = merged.grid(merged.x).to(dtype) * own.to(dtype).unsqueeze(2)
         grid = torch.baddbmm(kept, theirs.to(dtype), source.to(dtype)).to(tokens.x.dtype)
-    return merged.with_states(merged.x.index_copy(0, layout.patch_rows, real_cells(grid, layout)))
-
-
-def real_cells(grid: Tensor, layout: Layout) -> Tensor:
-    """What a padded grid `(B, N, ...)` holds for patches `(sum of counts, ...)`, without reading anything back."""
-    assert layout.valid is not None
-    return grid.flatten(0, 1).index_select(0, true_positions(layout.valid.reshape(-1), sum(layout.counts)))
+    return merged.with_states(merged.x.index_copy(0, layout.patch_rows, layout.real_cells(grid)))
 
 
 def regroup(groups: Merged, plan: Plan, added: Tensor | None = None) -> Merged:

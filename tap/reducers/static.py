@@ -8,8 +8,7 @@ from timm.models.vision_transformer import Block
 
 from tap.core.budget import keep_count, split_by_shares
 from tap.core.selection import select
-from tap.encoder.attention import mean_incoming_attention
-from tap.encoder.blocks import attention_operands, project, run_block, run_survivors
+from tap.encoder.blocks import project, received_attention, run_block, run_survivors
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
@@ -43,7 +42,7 @@ class Static(FixedSchedule):
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
         query, keys = project(block.attn, hidden, "q"), project(block.attn, hidden, "k")
-        scores = mean_incoming_attention(*attention_operands(block, tokens, query, keys))[:, tokens.layout.prefix :]
+        scores = received_attention(block, tokens, query, keys, from_class=False)
         keep = select(scores, tokens.layout.counts_tensor - count)
         rows, tokens = remove(layer, tokens, keep, [count] * tokens.layout.batch, state, keys, scores=scores)
         return run_survivors(block, tokens, hidden.index_select(0, rows), keys.index_select(0, rows))

@@ -14,7 +14,7 @@ from tap.core.straight_through import gather_retained, soft_keep, straight_throu
 from tap.core.temperature import cosine_temperature
 from tap.encoder.blocks import project, run_block, run_survivors
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Tokens, true_positions
+from tap.encoder.tokens import Tokens
 from tap.reducers.base import Reducer, ReducerSettings, remove
 from tap.reducers.registry import register
 
@@ -120,9 +120,6 @@ class Tap(Reducer):
         """
         layout = tokens.layout
         soft = soft_keep(perturbed, allocation.target, self.temperature, layout.valid)
-        grid = straight_through(keep, soft)
-        cells = grid.reshape(-1)
-        if layout.valid is not None:
-            cells = cells.index_select(0, true_positions(layout.valid.reshape(-1), sum(layout.counts)))
-        mask = torch.ones(layout.rows, dtype=grid.dtype, device=grid.device).index_copy(0, layout.patch_rows, cells)
+        cells = layout.real_cells(straight_through(keep, soft))
+        mask = torch.ones(layout.rows, dtype=cells.dtype, device=cells.device).index_copy(0, layout.patch_rows, cells)
         return gather_retained(tokens.x, mask, rows)

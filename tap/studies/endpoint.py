@@ -65,7 +65,7 @@ def run_endpoint(specs: Sequence[JobSpec]) -> Path:
             path.with_suffix(RECORD_SUFFIX),
             "endpoint",
             parameters={"task": first.task, "specs": [json.loads(job_json(spec, "evaluate")) for spec in concerned]},
-            inputs=[*sorted(weights), *(file for file in evidence_of_data(first) if Path(file).is_file())],
+            inputs=[*sorted(weights), *evidence_of_data(first)],
             outputs=[path],
             started=started,
             fingerprint=code_of_endpoint(first.task, sorted({spec.method for spec in concerned})),

@@ -19,7 +19,7 @@ import pandas as pd
 import torch
 from torch.utils.data import Subset
 
-from tap.config.jobs import dense_run, job_spec, probe_folder, probe_parameters, run_of, task_of
+from tap.config.jobs import job_spec, probe_folder, probe_parameters, probed_runs, run_of, task_of
 from tap.config.methods import CRITERIA, SCORES
 from tap.config.schema import JobSpec, ProbeConfig, ScaleConfig
 from tap.criteria.registry import get
@@ -67,7 +67,7 @@ def run_layer_probe(cfg: ScaleConfig, task: str) -> Path:
     def probes(layers: Sequence[int]) -> list[Probe]:
         return [Probe(layer, criterion, alpha) for layer in layers for criterion in criteria]
 
-    return _run(cfg, task, "layers", task_of(cfg, task).seeds[:1], probes, read)
+    return _run(cfg, task, "layers", probes, read)
 
 
 def run_recovery_probe(cfg: ScaleConfig, task: str) -> Path:
@@ -88,7 +88,7 @@ def run_recovery_probe(cfg: ScaleConfig, task: str) -> Path:
     def probes(layers: Sequence[int]) -> list[Probe]:
         return [Probe(layer, criterion, alpha) for layer in layers for alpha in ENDPOINTS]
 
-    return _run(cfg, task, "recovery", task_of(cfg, task).seeds, probes, [])
+    return _run(cfg, task, "recovery", probes, [])
 
 
 def measure(
@@ -178,22 +178,20 @@ def _run(
     cfg: ScaleConfig,
     task: str,
     kind: Kind,
-    seeds: Sequence[int],
-    probes_of: Callable[[Sequence[int]], list[Probe]],
+    make: Callable[[Sequence[int]], list[Probe]],
     read: Sequence[Path],
 ) -> Path:
-    """Probes the checkpoints of some seeds and writes what was found.
+    """Probes the checkpoints that a probe concerns and writes what was found.
 
     Args:
         cfg: the scale.
         task: the task.
         kind: which probe.
-        seeds: of the checkpoints.
-        probes_of: probes of a model with some eligible blocks.
+        make: the probes of a model with some eligible blocks.
         read: files that decided the probes.
     """
     started, settings = datetime.now(UTC), task_of(cfg, task).probes
-    specs = [job_spec(cfg, dense_run(cfg, task, seed)) for seed in seeds]
+    specs = [job_spec(cfg, run) for run in probed_runs(cfg, task, kind)]
     weights = [published_weights(run_of(spec)) for spec in specs]
     first, pipeline = specs[0], get_task(specs[0])
     assert isinstance(pipeline, Pipeline)
@@ -204,7 +202,7 @@ def _run(
         for spec, path in zip(specs, weights, strict=True):
             model: Any = pipeline.build_model(spec)
             load_weights(path, model)
-            probes = probes_of(eligible_layers(model.encoder, settings))
+            probes = make(eligible_layers(model.encoder, settings))
             for probe, found in measure(pipeline, model.to(device), spec, probes, settings, device).items():
                 rows += _rows(pipeline, spec, settings, probe, found, len(arrays))
                 arrays.append(found)
@@ -216,7 +214,7 @@ def _run(
         folder / RECORD,
         "probe",
         parameters=probe_parameters(cfg, task, kind),
-        inputs=[*weights, *read, *(path for path in evidence_of_data(first) if Path(path).is_file())],
+        inputs=[*weights, *read, *evidence_of_data(first)],
         outputs=outputs,
         started=started,
         fingerprint=code_of_probe(task),

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from tap.config.schema import JobSpec
 from tap.seeds import derive_seed
@@ -134,6 +135,15 @@ class Task(ABC):
     @abstractmethod
     def collate(self, spec: JobSpec, train: bool) -> Callable[[Sequence[Sample]], Batch]:
         """The function that makes a batch of samples; picklable, so that loading processes can use it."""
+
+    def loader(self, dataset: Any, spec: JobSpec) -> DataLoader:
+        """Evaluation batches of a split, or of a part of it, in its order."""
+        return DataLoader(
+            dataset,
+            spec.eval.batch_size,
+            collate_fn=self.collate(spec, train=False),
+            num_workers=spec.data.workers,
+        )
 
     @abstractmethod
     def build_model(self, spec: JobSpec) -> nn.Module:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-IGNORE = 255
-"""Class of void pixels in training targets and in evaluation, and of patches without any other: no loss counts them."""
+from tap.reducers.base import IGNORE
 
 
 def classes_of_label_maps(labels: Tensor, size: tuple[int, int], num_classes: int) -> Tensor:

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
-from torch.utils.data import DataLoader, Dataset
 
+from tap.config.jobs import uses_endpoint
 from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.tasks.base import Batch, Evaluation, SplitName, Task
@@ -45,17 +44,8 @@ class Pipeline(Task):
             condensed: of all images, in the split's order.
         """
 
-    def loader(self, dataset: Dataset, spec: JobSpec) -> DataLoader:
-        """Evaluation batches of a split, in its order."""
-        return DataLoader(
-            dataset,
-            spec.eval.batch_size,
-            collate_fn=self.collate(spec, train=False),
-            num_workers=spec.data.workers,
-        )
-
-    def evaluate(self, model: nn.Module, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
-        """Metrics of a split with the per-image values behind them.
+    def evaluate(self, model: Any, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
+        """Metrics of a split with the per-image values behind them; of the common recovery its endpoint as well.
 
         Raises:
             UserError: the split is empty.
@@ -67,7 +57,10 @@ class Pipeline(Task):
         with torch.inference_mode():
             found = [self.judge(model, spec, batch.to(device)) for batch in self.loader(dataset, spec)]
         per_image = joined(found)
-        return Evaluation(self.score(spec, self.condensed(per_image)), per_image)
+        metrics = self.score(spec, self.condensed(per_image))
+        if uses_endpoint(spec):
+            metrics["recovery_endpoint"] = float(model.encoder.recovery.scale)
+        return Evaluation(metrics, per_image)
 
 
 def joined(parts: Sequence[PerImage]) -> dict[str, np.ndarray]:

@@ -79,12 +79,11 @@ class Finished:
     def endpoint(self, dense) -> None:
         path = self.write(endpoint_path("smoke", "seg"), b'{"endpoint": 1.0}\n')
         specs = [spec for run in self.runs if uses_endpoint(spec := job_spec(self.cfg, run))]
-        data = [name for name in evidence_of_data(specs[0]) if Path(name).is_file()]
         record_job(
             path.with_suffix(RECORD_SUFFIX),
             "endpoint",
             parameters={"task": "seg", "specs": [json.loads(job_json(spec, "evaluate")) for spec in specs]},
-            inputs=[dense.folder / "model.safetensors", *data],
+            inputs=[dense.folder / "model.safetensors", *evidence_of_data(specs[0])],
             outputs=[path],
             fingerprint=behind.code_of_endpoint("seg", [spec.method for spec in specs]),
             libraries=LIBRARIES,

@@ -5,7 +5,6 @@ import os
 import pytest
 
 TABLE = "results/smoke/tables/tab_cls.tex"
-EVERYTHING = {"pretrain": 1, "train_dense": 1, "train_method": 13, "evaluate": 14, "gather": 1, "verify": 1, "table": 1}
 AFTER_ONE_RUN = {"train_method": 1, "evaluate": 1, "gather": 1, "verify": 1, "table": 1}
 RESULTS = {"gather": 1, "verify": 1, "table": 1}
 

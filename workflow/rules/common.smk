@@ -12,11 +12,13 @@ from tap.config import job_json, job_spec, load_params, load_scale, runs_of_tabl
 from tap.config.jobs import (
     dense_run,
     endpoint_file,
+    endpoint_specs,
     has_teacher,
     pretraining_run,
     probe_folder,
     probe_parameters,
-    uses_endpoint,
+    probed_runs,
+    probes_of,
 )
 from tap.config.methods import DENSE, METHODS, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.errors import UserError
@@ -189,34 +191,18 @@ def teacher_of(wildcards):
     return str(dense_run(CFG, run.task, run.seed).folder / "model.safetensors")
 
 
-def endpoint_runs(task):
-    """The runs whose methods choose a task's endpoint."""
-    specs = [job_spec(CFG, run) for run in runs_of_table(CFG, task)]
-    return [
-        spec for spec in specs if spec.rate == CFG.main_rate and uses_endpoint(spec)
-    ]
-
-
 def endpoint_settings(wildcards):
-    return [job_json(spec, "evaluate") for spec in endpoint_runs(wildcards.task)]
+    return [job_json(spec, "evaluate") for spec in endpoint_specs(CFG, wildcards.task)]
 
 
 def endpoint_code(wildcards):
-    methods = sorted({spec.method for spec in endpoint_runs(wildcards.task)})
+    methods = sorted({spec.method for spec in endpoint_specs(CFG, wildcards.task)})
     return behind.code_of_endpoint(wildcards.task, methods)
 
 
-def probed_seeds(wildcards):
-    """Seeds of the checkpoints that a probe concerns."""
-    seeds = CFG.tasks[wildcards.task].seeds
-    return seeds[:1] if wildcards.kind == "layers" else seeds
-
-
 def probed_weights(wildcards):
-    return [
-        str(dense_run(CFG, wildcards.task, seed).folder / "model.safetensors")
-        for seed in probed_seeds(wildcards)
-    ]
+    runs = probed_runs(CFG, wildcards.task, wildcards.kind)
+    return [str(run.folder / "model.safetensors") for run in runs]
 
 
 def probed_endpoint(wildcards):
@@ -237,11 +223,10 @@ def probe_code(wildcards):
 
 
 def probe_results(task):
-    """What the probes of a task measured: the recovery probe is for dense tasks alone."""
-    kinds = ["layers"] if task == "cls" else ["layers", "recovery"]
+    """What the probes of a task measured."""
     return [
         str(probe_folder(SCALE, task, kind) / name)
-        for kind in kinds
+        for kind in probes_of(task)
         for name in ("values.csv", "per_sample.npz", "probe.json")
     ]
 

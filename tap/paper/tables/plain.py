@@ -79,8 +79,8 @@ def build_plain_table(table: PlainTable, evidence: Evidence) -> dict[str, str]:
     cells = table.cells(evidence)
     return {
         ".tex": _tabular(table, evidence, cells).render(),
-        ".csv": _csv(_cell_frame(table, evidence, cells)),
-        ".compare.csv": _csv(_compare_frame(table, evidence, cells)),
+        ".csv": csv_text(_cell_frame(table, evidence, cells)),
+        ".compare.csv": csv_text(_compare_frame(table, evidence, cells)),
         ".compare.md": _markdown(table, evidence, cells),
     }
 
@@ -244,7 +244,8 @@ def _plain(content: Value | None, unit: str) -> str:
     return f"{content.mean:.4g}" if abs(content.mean) < 1000 else f"{content.mean:,.0f}"
 
 
-def _csv(frame: pd.DataFrame) -> str:
+def csv_text(frame: pd.DataFrame) -> str:
+    """A table's CSV file."""
     return frame.to_csv(index=False, lineterminator="\n")
 
 

@@ -18,7 +18,7 @@ from tap.paper.measured import Measured
 from tap.paper.reported import reported_path
 from tap.paper.tables import from_settings, probes, provenance, rates_and_memory
 from tap.paper.tables.main_table import MAIN_TABLES, Cell, MainTable, cells, tabular
-from tap.paper.tables.plain import PlainTable, build_plain_table
+from tap.paper.tables.plain import PlainTable, build_plain_table, csv_text
 from tap.paper.tidy import read_tidy, tidy_path
 from tap.provenance.behind import TABULATING, code_of_tables
 from tap.provenance.files import atomic_write
@@ -106,8 +106,8 @@ def build_main_table(table: MainTable, frame: pd.DataFrame, rate: float, scale: 
     beside = compare(table.reported, measured, scale, scores, others)
     return {
         ".tex": tabular(table, measured, scale, numbers).render(),
-        ".csv": _csv(cell_frame(numbers, scale, measured.frame)),
-        ".compare.csv": _csv(beside),
+        ".csv": csv_text(cell_frame(numbers, scale, measured.frame)),
+        ".compare.csv": csv_text(beside),
         ".compare.md": report(beside, table.reported, measured, scale, scores, others),
     }
 
@@ -174,7 +174,3 @@ TABLES: dict[str, Table] = {name: _main(table) for name, table in MAIN_TABLES.it
     for table in (*rates_and_memory.TABLES, *from_settings.TABLES, *probes.TABLES, *provenance.TABLES)
 }
 """Tables that can be built, by file stem."""
-
-
-def _csv(frame: pd.DataFrame) -> str:
-    return frame.to_csv(index=False, lineterminator="\n")

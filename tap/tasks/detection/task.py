@@ -10,13 +10,12 @@ import torch
 from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
-from tap.config.jobs import uses_endpoint
 from tap.config.methods import RANDOM_ENCODER
 from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
-from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits, with_terms
+from tap.tasks.base import Batch, Sample, Splits, with_terms
 from tap.tasks.detection.data import Collate, open_splits
 from tap.tasks.detection.metrics import ap_scores, match
 from tap.tasks.detection.mmdet_parts import DetDataSample, encode_mask_results
@@ -101,13 +100,6 @@ class Detection(Pipeline):
     def score(self, spec: JobSpec, condensed: PerImage) -> dict[str, float]:
         """Box and mask AP in percent and the realised token counts."""
         return {**ap_scores(condensed), **token_counts(condensed)}
-
-    def evaluate(self, model: Any, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
-        """As for every task; methods with the common recovery also tell its endpoint."""
-        found = super().evaluate(model, spec, split, device)
-        if uses_endpoint(spec):
-            found.metrics["recovery_endpoint"] = float(model.encoder.recovery.scale)
-        return found
 
 
 def _sample(target: dict[str, Any], side: tuple[int, ...]) -> DetDataSample:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from tap.config.schema import JobSpec
 from tap.core.noise import stateless_uniform
@@ -59,9 +58,7 @@ class Pretraining(Task):
 
     def evaluate(self, model: nn.Module, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
         """Mean error under one fixed mask per image."""
-        loader = DataLoader(
-            self.datasets(spec).get(split), spec.eval.batch_size, collate_fn=self.collate(spec, train=False)
-        )
+        loader = self.loader(self.datasets(spec).get(split), spec)
         errors, ids = [], []
         model.eval()
         with torch.inference_mode():

@@ -10,13 +10,12 @@ import torch
 from mmengine.structures import PixelData
 from torch import Tensor, nn
 
-from tap.config.jobs import uses_endpoint
 from tap.config.methods import RANDOM_ENCODER
 from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
-from tap.tasks.base import Batch, Evaluation, Sample, SplitName, Splits, with_terms
+from tap.tasks.base import Batch, Sample, Splits, with_terms
 from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 from tap.tasks.recovery import recovery_settings
 from tap.tasks.segmentation.data import Collate, open_splits
@@ -98,10 +97,3 @@ class Segmentation(Pipeline):
     def score(self, spec: JobSpec, condensed: PerImage) -> dict[str, float]:
         """Mean IoU in percent and the realised token counts."""
         return {**iou_scores(condensed["areas"].sum(axis=0)), **token_counts(condensed)}
-
-    def evaluate(self, model: Any, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
-        """As for every task; methods with the common recovery also tell its endpoint."""
-        found = super().evaluate(model, spec, split, device)
-        if uses_endpoint(spec):
-            found.metrics["recovery_endpoint"] = float(model.encoder.recovery.scale)
-        return found
