@@ -74,7 +74,11 @@ PROVENANCE: Final[dict[str, Provenance]] = {
         "9271257",
         "Apache-2.0",
         path="attention sampling",
-        adapted=("the number of samples is calibrated to a mean of K",),
+        adapted=(
+            "the number of samples is calibrated to a mean of K",
+            "no sampling in the last block",
+            "the draw of an image does not depend on its batch",
+        ),
     ),
     "tome": Provenance(
         "facebookresearch/ToMe",
@@ -90,7 +94,10 @@ PROVENANCE: Final[dict[str, Provenance]] = {
         NO_LICENCE,
         path="searched counts of pruning and merging",
         readout="no native readout, common recovery",
-        adapted=("the final count is pinned to K", "search as a share of the common budget"),
+        adapted=(
+            "the final count is pinned to K",
+            "search as a share of the common budget, towards the cost of the common schedule, from counts that end at K",
+        ),
     ),
     "algm": Provenance(
         "tue-mps/algm-segmenter",
