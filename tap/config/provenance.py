@@ -96,7 +96,7 @@ PROVENANCE: Final[dict[str, Provenance]] = {
         readout="no native readout, common recovery",
         adapted=(
             "the final count is pinned to K",
-            "search as a share of the common budget, towards the cost of the common schedule, from counts that end at K",
+            "search as a share of the common budget, from counts that end at K, to the cost of the common schedule",
         ),
     ),
     "algm": Provenance(
