@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tap.config.methods import DENSE, PRETRAINING
+from tap.config.methods import DENSE, PRETRAINING, TAUGHT
 from tap.errors import UserError
 from tap.provenance.fingerprint import code_fingerprint, module_exists
 
@@ -132,4 +132,5 @@ def _model(task: str, method: str) -> Sequence[str]:
     reducer = f"tap.reducers.{method}"
     if not module_exists(reducer):
         raise UserError(f"method: '{method}' is not built yet; leave it out of tasks.{task}.methods")
-    return (_TASKS[task], reducer)
+    teacher = (f"tap.reducers.{DENSE}",) if method in TAUGHT else ()
+    return (_TASKS[task], reducer, *teacher)

@@ -92,9 +92,11 @@ def test_tokens_that_go_past_keep_their_state_and_may_return():
     assert len(set(output.final_counts)) > 1
 
 
-def test_training_hides_the_others_and_mixes_by_the_gate(monkeypatch):
-    """With the choices of inference, training gives the states of inference."""
-    model = tiny()
+@pytest.mark.parametrize("trunk", [{}, {"window": 2, "global_blocks": (2, 4), "class_token": False}])
+def test_training_hides_the_others_and_mixes_by_the_gate(monkeypatch, trunk):
+    """With the choices of inference, training gives the states of inference: within windows, with relative position."""
+    options = SvitOptions(layers=(2, 3, 4))
+    model = tiny_encoder("svit", 0.4, settings={"options": options}, grid=(4, 5), **trunk)
     images = tiny_images(model)
     with torch.no_grad():
         expected_states = model(images, return_trace=True)
