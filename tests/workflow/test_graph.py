@@ -42,6 +42,20 @@ def test_tables_of_settings_need_no_run(project):
 
 
 @pytest.mark.slow
+def test_probes_and_what_is_made_of_them_need_no_pruning_alone(project):
+    planned = project.planned("results/smoke/tables/tab_paired_recovery.tex", "results/smoke/figures/fig_insight.pdf")
+    assert planned == {
+        "prepare_data": 2,
+        "pretrain": 2,
+        "train_dense": 3,
+        "probe": 5,
+        "gather_probes": 3,
+        "tables_of_probes": 1,
+        "figures": 1,
+    }
+
+
+@pytest.mark.slow
 def test_the_command_line_switches_the_scale_and_its_results_stay_apart(project):
     runs = len(runs_of_table(load_scale("desk"), "cls"))
     planned = project.planned("results/desk/tables/tab_cls.tex", "--config", "scale=desk")

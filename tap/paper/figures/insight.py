@@ -47,7 +47,7 @@ def _depth(axes: Axes, frame: pd.DataFrame) -> None:
 
 def _advantage(axes: Axes, frame: pd.DataFrame) -> None:
     """Dense tasks: what attention loses more than coverage."""
-    axes.set_ylabel("Attention $-$ coverage (pp)")
+    axes.set_ylabel("Attn. $-$ coverage (pp)")
     if frame.empty:
         missing(axes, "Dense tasks")
         return

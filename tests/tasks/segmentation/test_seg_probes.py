@@ -7,14 +7,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from tap.config.jobs import run_of
 from tap.config.load import load_scale
+from tap.config.schema import ProbeConfig
+from tap.criteria.registry import get
 from tap.engine.checkpoint import save_weights
 from tap.studies import probes as study
+from tap.studies.probe_encoder import Probe
 from tap.tasks.registry import get_task
 
 ROOT = Path(__file__).parents[3]
+CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -61,3 +66,22 @@ def test_endpoints_are_paired_and_the_layer_probe_reads_at_the_better_one(probed
     both = pairs[(pairs["seed"] == 0) & (pairs["endpoint"] == better)].set_index("layer")["value"]
     again = rows[(rows["criterion"] == "coverage") & (rows["metric"] == "miou")].set_index("layer")["value"]
     pd.testing.assert_series_equal(both, again)
+
+
+@pytest.mark.parametrize("inference", ["whole", "slide"])
+def test_windows_share_and_keep_rate_1_is_the_evaluation(seg_spec, inference):
+    evaluation = {"inference": inference}
+    spec = seg_spec(model={"read_blocks": (3, 6, 9, 12), "head_channels": 8}, evaluation=evaluation)
+    task = get_task(spec)
+    model = task.build_model(spec)
+    names = ("coverage", "key_kcenter")
+    asked = [Probe(layer, get(name), alpha) for layer in (2, 6) for name in names for alpha in (1.0, 0.0)]
+    found = study.measure(task, model, spec, asked, ProbeConfig(keep_rate=0.4), CPU)
+    for probe in asked[::3]:
+        alone = study.measure(task, model, spec, [probe], ProbeConfig(keep_rate=0.4), CPU)[probe]
+        assert np.array_equal(found[probe]["areas"], alone["areas"])
+        assert "confusion" not in alone
+    everything = study.measure(task, model, spec, asked[:2], ProbeConfig(keep_rate=1.0), CPU)
+    expected = task.evaluate(model, spec, "validation", CPU).metrics
+    for values in everything.values():
+        assert task.score(spec, values) == expected
