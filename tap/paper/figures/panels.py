@@ -78,6 +78,7 @@ def handle(look: Look) -> Line2D:
 
 def missing(axes: Axes, text: str) -> None:
     """Says inside a panel what has not been measured."""
+    axes.set(xticks=[], yticks=[])
     axes.text(0.5, 0.5, f"{text}\nnot measured", ha="center", va="center", transform=axes.transAxes, color="0.4")
 
 
