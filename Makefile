@@ -1,11 +1,12 @@
 # make reproduce [SCALE=smoke|desk|paper] [TARGET=file]   environment, data, training, evaluation, tables, summary
 # make test                                               environment, then the tests
+# make restore [SCALE=...]                                after `git clone` and `dvc pull`: results verified and taken for done
 # Also: env, lint, format, ci, lock. Every command may be interrupted and repeated.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: reproduce test test-fast ci lint format env lock
+.PHONY: reproduce restore test test-fast ci lint format env lock
 .DEFAULT_GOAL := reproduce
 
 SCALE ?=
@@ -20,8 +21,11 @@ reproduce: $(STAMP)
 	snakemake $(TARGET) $(if $(SCALE),--config scale=$(SCALE))
 	tap summary $(if $(SCALE),--scale $(SCALE))
 
+restore: $(STAMP)
+	tap restore $(if $(SCALE),--scale $(SCALE))
+
 test: test-fast
-	OMP_NUM_THREADS=1 python -m pytest -q -n auto -m slow
+	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadgroup -m slow
 
 test-fast: $(STAMP)
 	OMP_NUM_THREADS=1 python -m pytest -q -n auto -m "not slow"

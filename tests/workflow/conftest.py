@@ -47,6 +47,80 @@ class Project:
         path.write_text(text.replace(old, new))
 
 
+PARAMS = """\
+scale: smoke
+tasks: [cls]
+overrides:
+  smoke: {keep_rates: [0.5], tasks.cls.methods: [dense, tap]}
+"""
+DATA = ROOT / "data" / "fashion_mnist"
+KEPT_BY_GIT = (".dvc/config", ".dvc/.gitignore", ".dvcignore", "dvc.yaml", "pyproject.toml")
+
+
+class Repository(Project):
+    """A project in git, with DVC and a remote in a folder beside it."""
+
+    @classmethod
+    def build(cls, folder: Path) -> "Repository":
+        """Makes the results through `dvc repro`, commits what git keeps, and pushes what DVC keeps."""
+        folder.mkdir()
+        made = cls(folder)
+        (folder / "params.yaml").write_text(PARAMS)
+        (folder / ".dvc").mkdir()
+        for name in KEPT_BY_GIT:
+            shutil.copy(ROOT / name, folder / name)
+        ignored = (ROOT / ".gitignore").read_text().replace("/results/smoke/\n", "")  # here git keeps smoke results
+        (folder / ".gitignore").write_text(ignored)
+        shutil.copytree(DATA, folder / "data" / "fashion_mnist", ignore=shutil.ignore_patterns("record.json"))
+        made.call("git", "init", "--quiet", "--initial-branch=main")
+        made.commit("start")
+        made.call("tap", "data", "prepare", "cls")
+        made.call("dvc", "repro")
+        made.call("dvc", "remote", "add", "--default", "beside", str(folder.parent / "remote"))
+        made.call("dvc", "push")
+        made.commit("results")
+        return made
+
+    def clone(self, folder: Path) -> "Repository":
+        """`git clone` and `dvc pull`; nothing is restored yet."""
+        clone = Repository.__new__(Repository)
+        clone.folder = folder
+        subprocess.run(["git", "clone", "--quiet", str(self.folder), str(folder)], check=True)
+        clone.call("dvc", "pull")
+        return clone
+
+    def commit(self, message: str) -> None:
+        self.call("git", "add", "--all")
+        self.call("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "-m", message)
+
+    def call(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Runs a command of the environment in the repository, with the repository's code."""
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        if check:
+            assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return done
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return {
+            **os.environ,
+            "PATH": path,
+            "PYTHONPATH": str(self.folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "OMP_NUM_THREADS": "1",
+            "DVC_NO_ANALYTICS": "1",
+        }
+
+
 @pytest.fixture
 def project(tmp_path):
     return Project(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    """A repository with results, for all slow tests that need some."""
+    if not (DATA / "manifest.json").is_file():
+        pytest.skip("needs the data: tap data prepare cls")
+    return Repository.build(tmp_path_factory.mktemp("evidence") / "original")

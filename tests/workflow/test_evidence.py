@@ -1,0 +1,87 @@
+"""The chain of evidence from end to end, in a throw-away repository: build, clone, restore, tamper, repeat."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("evidence")]  # one worker: they share what takes long to build
+RUNS = "results/smoke/runs/cls"
+TAMPERED = (
+    "data/fashion_mnist/t10k-images-idx3-ubyte",
+    f"{RUNS}/dense/r1.00/main/s0/model.safetensors",
+    f"{RUNS}/tap/r0.50/main/s0/metrics.json",
+    f"{RUNS}/tap/r0.50/main/s0/per_sample.npz",
+    "results/smoke/tidy_cls.csv",
+    "results/smoke/tables/tab_cls.tex",
+    "results/smoke/audit/audit.html",
+    "paper_tables/tab_cls.csv",
+)
+
+
+@pytest.fixture(scope="module")
+def restored(built, tmp_path_factory):
+    """A fresh clone, pulled and restored."""
+    clone = built.clone(tmp_path_factory.mktemp("clone") / "clone")
+    assert clone.planned(), "a clone as such would be made anew"
+    done = clone.call("tap", "restore")
+    assert "not restored" not in done.stdout
+    return clone
+
+
+def test_nothing_is_left_to_do_after_a_clone(restored):
+    assert restored.planned() == {}
+    status = restored.call("dvc", "status").stdout.split()
+    assert status == ["verify:", "always", "changed"]
+    restored.call("tap", "verify")
+
+
+def test_a_comment_repeats_nothing_and_a_changed_line_exactly_what_uses_it(restored):
+    path = restored.folder / "tap/core/selection.py"
+    original = path.read_text()
+    path.write_text(original.replace("\nimport torch\n", "\n# A comment.\nimport torch\n"))
+    assert restored.planned("stage_evaluate") == {}
+    path.write_text(original.replace("\nimport torch\n", "\nimport torch\n\nX = 1\n"))
+    planned = restored.planned("stage_evaluate")
+    assert planned == {"train_method": 1, "evaluate": 1, "stage_evaluate": 1}
+    path.write_text(original)
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_tampering_is_found_and_named(restored, name):
+    path = restored.folder / name
+    content, times = path.read_bytes(), path.stat()
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
+    path.write_bytes(flipped)
+    found = restored.call("tap", "verify", check=False)
+    path.write_bytes(content)
+
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert found.returncode == 2
+    assert found.stderr.startswith(f"Error: {name}: edited"), found.stderr
+
+
+def test_an_edited_result_stops_dvc_and_is_never_taken_for_true(restored):
+    path = restored.folder / f"{RUNS}/tap/r0.50/main/s0/metrics.json"
+    content, lock = path.read_bytes(), (restored.folder / "dvc.lock").read_text()
+    path.write_bytes(content.replace(b'"top1": ', b'"top1": 9'))
+    done = restored.call("dvc", "repro", check=False)
+    assert done.returncode != 0
+    assert f"{path.relative_to(restored.folder)}: edited" in done.stdout + done.stderr
+    assert (restored.folder / "dvc.lock").read_text() == lock
+    path.write_bytes(content)
+
+
+def test_an_edited_file_of_a_clone_is_refused_by_name(built, tmp_path):
+    clone = built.clone(tmp_path / "clone")
+    path = clone.folder / f"{RUNS}/tap/r0.50/main/s0/metrics.json"
+    path.write_bytes(path.read_bytes() + b" ")
+    before = {file: file.stat().st_mtime_ns for file in Path(clone.folder / "results").rglob("*")}
+    done = clone.call("tap", "restore", check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"Error: {path.relative_to(clone.folder)}: edited")
+    assert {file: file.stat().st_mtime_ns for file in Path(clone.folder / "results").rglob("*")} == before
+    assert not (clone.folder / "paper_tables").exists()
+    shutil.rmtree(clone.folder)
