@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from tap.config.schema import ScaleConfig
@@ -57,25 +58,31 @@ def collect(cfg: ScaleConfig, stage: Stage, root: Path | str = ".") -> list[Path
     return made
 
 
-def bring_back(cfg: ScaleConfig, root: Path | str = ".") -> list[Path]:
-    """Gives runs without weights those that DVC kept.
+def kept_weights(cfg: ScaleConfig, root: Path | str = ".") -> dict[str, Path]:
+    """The weights that runs lack and DVC kept.
 
     Returns:
-        The weights that were missing.
+        Checkpoints by the name of the file that the run lacks.
 
     Raises:
-        UserError: a checkpoint is not what its run's record says; nothing is brought back then.
+        UserError: a checkpoint is not what its run's record says.
     """
-    missing = []
-    for checkpoint in sorted((Path(root) / "results" / cfg.scale / CHECKPOINTS).rglob("*.safetensors")):
-        stage, *parts = checkpoint.relative_to(Path(root) / "results" / cfg.scale / CHECKPOINTS).with_suffix("").parts
+    kept, store = {}, Path(root) / "results" / cfg.scale / CHECKPOINTS
+    for checkpoint in sorted(store.rglob("*.safetensors")):
+        stage, *parts = checkpoint.relative_to(store).with_suffix("").parts
         run = Run.parse(cfg.scale, "/".join(parts))
         if stage != stage_of(run.method):
             raise UserError(f"{checkpoint}: not a place for weights of {run.id}; delete it")
         if not (Path(root) / run.folder / WEIGHTS).is_file():
             _expect(checkpoint, _recorded(run, Path(root)))
-            missing.append((checkpoint, Path(root) / run.folder / WEIGHTS))
-    return [_second_name(checkpoint, weights) for checkpoint, weights in missing]
+            kept[(run.folder / WEIGHTS).as_posix()] = checkpoint
+    return kept
+
+
+def bring_back(kept: Mapping[str, Path], root: Path | str = ".") -> None:
+    """Gives runs the weights that they lack."""
+    for name, checkpoint in kept.items():
+        _second_name(checkpoint, Path(root) / name)
 
 
 def _recorded(run: Run, root: Path) -> str | None:
@@ -94,7 +101,7 @@ def _expect(path: Path, digest: str | None) -> None:
         )
 
 
-def _second_name(file: Path, name: Path) -> Path:
+def _second_name(file: Path, name: Path) -> None:
     """Gives a file a second name, replacing what had it."""
     name.parent.mkdir(parents=True, exist_ok=True)
     temporary = name.with_name(f".{name.name}.tmp")
@@ -104,4 +111,3 @@ def _second_name(file: Path, name: Path) -> Path:
     except OSError:  # another disk, or one without links
         shutil.copy2(file, temporary)
     os.replace(temporary, name)
-    return name

@@ -16,7 +16,7 @@ from pathlib import Path
 from tap.config.load import load_params
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
-from tap.provenance.checkpoints import bring_back
+from tap.provenance.checkpoints import bring_back, kept_weights
 from tap.provenance.publish import publish, published
 from tap.provenance.verify import Kind, Verification, require, verify
 
@@ -34,24 +34,20 @@ def restore(cfg: ScaleConfig, root: Path | str = ".") -> str:
             Nothing is touched in the first two cases.
     """
     root = Path(root)
-    brought = bring_back(cfg, root)
-    try:
-        found = verify(cfg, root=root)
-        require(found, allowed=(Kind.MISSING, Kind.STALE))
-        sound = [name for name in found.order if name not in found.unsound()]
-        if not sound:
-            require(found)
-            raise UserError(f"results/{cfg.scale}: nothing to restore; `dvc pull` brings it, `snakemake` makes it")
-    except UserError:
-        for weights in brought:
-            weights.unlink()
-        raise
+    kept = kept_weights(cfg, root)
+    found = verify(cfg, root=root, elsewhere=kept)
+    require(found, allowed=(Kind.MISSING, Kind.STALE))
+    unsound = found.unsound()
+    sound = [name for name in found.order if name not in unsound]
+    if not sound:
+        require(found)
+        raise UserError(f"results/{cfg.scale}: nothing to restore; `dvc pull` brings it, `snakemake` makes it")
+    bring_back(kept, root)
     targets = _last(found, sound)
     if load_params(root).scale == cfg.scale:
         targets = [*_publish(cfg.scale, found, sound, root), *targets]
     _touch(cfg.scale, targets, root)
-    outdated = [name for name in found.order if name not in sound]
-    for name in outdated:
+    for name in unsound:
         for file in found.ledger.records[name].outputs:
             place = found.ledger.place(file)
             if place is not None and place.is_file():

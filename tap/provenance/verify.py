@@ -7,7 +7,7 @@ since. *unknown*: it lies among the results and no record says which job made it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -97,13 +97,19 @@ class Verification:
         return unsound & set(self.order)
 
 
-def verify(cfg: ScaleConfig, targets: Sequence[Path | str] = (), root: Path | str = ".") -> Verification:
+def verify(
+    cfg: ScaleConfig,
+    targets: Sequence[Path | str] = (),
+    root: Path | str = ".",
+    elsewhere: Mapping[str, Path] | None = None,
+) -> Verification:
     """Compares results, and everything that they were made from, with their records.
 
     Args:
         cfg: settings of the scale.
         targets: files to start from; all results of the scale if none is given.
         root: the project's folder.
+        elsewhere: where some files are for now, by the name that they are to have.
 
     Raises:
         UserError: a file cannot be read, or records name each other in a circle.
@@ -115,6 +121,7 @@ def verify(cfg: ScaleConfig, targets: Sequence[Path | str] = (), root: Path | st
     order = ledger.in_order([name for name in wanted if name] if targets else None)
     named = {file for name in order for file in (name, *ledger.records[name].inputs, *ledger.records[name].outputs)}
     places = {file: place for file in sorted(named) if (place := ledger.place(file)) is not None}
+    places |= {file: place for file, place in (elsewhere or {}).items() if file in places}
     present = {file: place for file, place in places.items() if place.is_file()}
     hashes = hash_files(present.values())
     files = {file: hashes[place] for file, place in present.items()}

@@ -6,7 +6,7 @@ import pytest
 
 from tap.config import load_scale
 from tap.errors import UserError
-from tap.provenance.checkpoints import bring_back, collect
+from tap.provenance.checkpoints import bring_back, collect, kept_weights
 from tap.provenance.stages import BY_NAME, STAGES
 from tap.runs import Run
 
@@ -56,7 +56,7 @@ def test_edited_weights_are_not_collected(collected):
     assert (STORE / "base" / f"{DENSE.id}.safetensors").read_bytes() == before
 
 
-def test_weights_come_back_whole_or_not_at_all(collected):
+def test_weights_come_back_if_they_are_the_right_ones(collected):
     weights = [run.folder / "model.safetensors" for run in (DENSE, TAP)]
     content = [path.read_bytes() for path in weights]
     for path in weights:
@@ -65,16 +65,18 @@ def test_weights_come_back_whole_or_not_at_all(collected):
     right = checkpoint.read_bytes()
     checkpoint.write_bytes(right[:-1] + b"x")
     with pytest.raises(UserError, match=rf"{checkpoint}: edited"):
-        bring_back(load_scale("smoke"))
-    assert not any(path.exists() for path in weights)
+        kept_weights(load_scale("smoke"))
     checkpoint.write_bytes(right)
-    assert sorted(bring_back(load_scale("smoke"))) == sorted(weights)
+    kept = kept_weights(load_scale("smoke"))
+    assert kept[weights[1].as_posix()] == checkpoint
+    assert not any(path.exists() for path in weights)
+    bring_back(kept)
     assert [path.read_bytes() for path in weights] == content
-    assert bring_back(load_scale("smoke")) == []
+    assert kept_weights(load_scale("smoke")) == {}
 
 
 def test_a_checkpoint_without_a_record_is_refused(collected):
     (TAP.folder / "model.safetensors").unlink()
     (TAP.folder / "run.json").unlink()
     with pytest.raises(UserError, match="unknown: no record says which job made it"):
-        bring_back(load_scale("smoke"))
+        kept_weights(load_scale("smoke"))

@@ -32,7 +32,7 @@ def told(finished, monkeypatch):
 
 
 def state():
-    return {path: path.stat().st_mtime_ns for path in Path().rglob("*") if path.is_file()}
+    return {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
 
 
 def test_everything_sound_is_taken_for_done(told):
@@ -61,7 +61,7 @@ def test_an_edited_file_is_refused_and_nothing_is_touched(told, name):
     assert told == []
 
 
-def test_weights_that_were_brought_back_go_again_if_something_else_is_edited(told):
+def test_kept_weights_stay_where_they_are_if_something_else_is_edited(told):
     for stage in STAGES:
         collect(load_scale("smoke"), stage)
     (DENSE / "model.safetensors").unlink()
