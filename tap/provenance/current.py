@@ -12,7 +12,7 @@ from tap.config.jobs import Job, endpoint_specs, job_spec, probe_parameters, run
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance import behind
-from tap.provenance.fingerprint import version
+from tap.provenance.fingerprint import hash_of, version
 from tap.provenance.record import without_places
 from tap.runs import Run
 
@@ -60,7 +60,7 @@ class Today:
         changed = _first_difference(before, now)
         if changed is not None:
             return f"other settings: {changed}"
-        if content.get("fingerprint") != fingerprint:
+        if content.get("fingerprint") != hash_of(fingerprint):
             libraries = {name: text for name, text in content.get("versions", {}).items() if name != "python"}
             newer = [f"{name} {text} -> {version(name)}" for name, text in libraries.items() if text != version(name)]
             return f"other code{' or libraries: ' + ', '.join(newer) if newer else ''}"

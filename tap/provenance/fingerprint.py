@@ -31,7 +31,8 @@ def code_fingerprint(modules: Sequence[str], libraries: Sequence[str] = (), root
         root: folder that holds the package.
 
     Returns:
-        Hex sha256. Equal for equal code on the same Python minor version.
+        Hex sha256, then the versions that it covers in words, so that a comparison shows which library changed. Equal
+        for equal code on the same Python minor version.
 
     Raises:
         ModuleNotFoundError: a module does not exist, or imports one of this project that does not.
@@ -40,9 +41,15 @@ def code_fingerprint(modules: Sequence[str], libraries: Sequence[str] = (), root
     digest = hashlib.sha256()
     for name in reached_modules(modules, root):
         digest.update(f"{name}\n{_tree(_file(name, root), _stamp(_file(name, root)))}\n".encode())
-    for library in sorted(set(libraries)):
-        digest.update(f"{library}=={version(library)}\n".encode())
-    return digest.hexdigest()
+    versions = [f"{library}=={version(library)}" for library in sorted(set(libraries))]
+    for text in versions:
+        digest.update(f"{text}\n".encode())
+    return " ".join([digest.hexdigest(), *versions])
+
+
+def hash_of(fingerprint: str) -> str:
+    """The hash of a fingerprint, which is all that records keep of it: they list the versions themselves."""
+    return fingerprint.partition(" ")[0]
 
 
 def reached_modules(modules: Iterable[str], root: Path = SOURCES) -> list[str]:

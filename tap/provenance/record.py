@@ -21,7 +21,7 @@ from typing import Any, Final
 from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.provenance.files import atomic_write, hash_files, remove_torn
-from tap.provenance.fingerprint import version
+from tap.provenance.fingerprint import hash_of, version
 
 RECORD: Final = "run.json"
 RECORD_SUFFIX: Final = ".record.json"
@@ -137,7 +137,7 @@ def record_job(
     record = {
         "job": job,
         "parameters": without_places(dict(parameters or {})),
-        "fingerprint": fingerprint,
+        "fingerprint": hash_of(fingerprint),
         "inputs": _describe_inputs([Path(name) for name in inputs], Path(root), bases),
         "outputs": describe_files(outputs, root, bases),
         "versions": {"python": platform.python_version(), **{library: version(library) for library in libraries}},

@@ -11,6 +11,7 @@ from tap.config.schema import DataConfig
 from tap.errors import UserError
 from tap.provenance.behind import CHECKED, PREPARED, code_of_data
 from tap.provenance.files import atomic_write
+from tap.provenance.fingerprint import hash_of
 from tap.provenance.record import DATA_RECORD, RECORD_SUFFIX, describe_files, describe_folder, read_record, record_job
 from tap.tasks.report import Report
 
@@ -37,7 +38,7 @@ def prepare_data(data: DataConfig, source: Path | None = None) -> Path:
     known = read_record(path)
     if known is None or (known["outputs"], known["fingerprint"]) != (
         describe_files(files, bases=(root,)),
-        code_of_data(data.name),
+        hash_of(code_of_data(data.name)),
     ):
         record_job(
             path,

@@ -3,7 +3,8 @@ import sys
 
 import pytest
 
-from tap.provenance.fingerprint import code_fingerprint, reached_modules
+from tap.provenance import fingerprint
+from tap.provenance.fingerprint import code_fingerprint, hash_of, reached_modules
 
 FILES = {
     "tap/__init__.py": "from tap.heavy import model\n",
@@ -124,3 +125,12 @@ def test_nothing_is_imported():
         "f(['tap.encoder.attention'], ['torch']); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_fingerprint_says_which_versions_it_covers(project, monkeypatch):
+    monkeypatch.setattr(fingerprint, "version", lambda library: {"torch": "2.0"}.get(library, "1.1"))
+    before = code_fingerprint(["tap.core.budget"], ["torch", "numpy"], project)
+    assert before.split()[1:] == ["numpy==1.1", "torch==2.0"]
+    assert hash_of(before) == before.split()[0]
+    monkeypatch.setattr(fingerprint, "version", lambda library: "2.1")
+    assert hash_of(code_fingerprint(["tap.core.budget"], ["torch", "numpy"], project)) != hash_of(before)

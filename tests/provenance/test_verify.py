@@ -129,7 +129,7 @@ def test_changed_code_and_settings_make_results_stale_not_edited(finished, monke
     assert finding.reason == "other settings: train.length was 3.0, is 9.0"
 
     code = behind.code_of_evaluation
-    changed = lambda task, method: code(task, method) + ("x" if method == "tap" else "")  # noqa: E731
+    changed = lambda task, method: ("x" if method == "tap" else "") + code(task, method)  # noqa: E731
     settings, _ = current._JOBS["evaluate"]
     monkeypatch.setitem(current._JOBS, "evaluate", (settings, current._by_run(changed)))
     assert f"{TAP}/metrics.json: stale: other code" in [str(finding) for finding in found().findings]

@@ -57,9 +57,26 @@ def test_changed_code_repeats_exactly_the_jobs_that_run_it(done):
         file.write("\nX = 1\n")
     assert done.planned(TABLE) == {"train_method": 3, "evaluate": 3} | RESULTS, "what only TAP uses"
 
+    with open(done.folder / "tap/core/selection.py", "a") as file:
+        file.write("\nX = 1\n")
+    assert done.planned(TABLE) == {"train_method": 6, "evaluate": 6} | RESULTS, "what no pruning does without"
+
     with open(done.folder / "tap/paper/tables/latex.py", "a") as file:
         file.write("\nX = 1\n")
-    assert done.planned(TABLE) == {"train_method": 3, "evaluate": 3} | RESULTS
+    assert done.planned(TABLE) == {"train_method": 6, "evaluate": 6} | RESULTS
+
+
+@pytest.mark.slow
+def test_a_library_upgrade_repeats_what_computes_with_it_and_is_the_reason(done):
+    done.edit(
+        "tap/provenance/fingerprint.py",
+        "        return metadata.version(library)\n",
+        '        return "9.9" if library == "torch" else metadata.version(library)\n',
+    )
+    assert done.planned(TABLE) == EVERYTHING
+    said = done.snakemake(TABLE, "--dry-run").stdout
+    assert "Params have changed" in said
+    assert "torch==9.9" in said
 
 
 @pytest.mark.slow
