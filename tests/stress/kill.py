@@ -4,9 +4,10 @@
     python tests/stress/kill.py --kills 3 --seed 1
 
 Snakemake gets SIGKILL, alone: nothing tells its jobs. After each kill all jobs must end by themselves, before the same
-command starts again; a workflow that gets through is started anew. After the last kill it is left to finish. Then: every command went on without an error
-about locks or half-made files, no process and no torn file is left, `tap verify` finds nothing, no job is left to do,
-and weights and per-image values have the same bytes as those of a run that nobody killed.
+command starts again; a workflow that gets through is started anew. After the last kill it is left to finish. Then:
+every command went on without an error about locks or half-made files, no process and no torn file is left, `tap verify`
+finds nothing, no job is left to do, and weights and per-image values have the same bytes as those of a run that nobody
+killed.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def kill_and_go_on(folder: Folder, moment: float, log: Path) -> str | None:
     workflow = folder.start(log)
     try:
         workflow.wait(moment)
-        assert workflow.returncode == 0, log.read_text()[-3000:]
+        assert workflow.returncode == 0, f"{log.read_text()[-3000:]}\nexit status {workflow.returncode}"
         return None
     except subprocess.TimeoutExpired:
         pass
