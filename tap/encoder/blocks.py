@@ -48,7 +48,7 @@ def run_block(block: Any, tokens: Tokens) -> Tokens:
     if tokens.layout.uniform and type(block.attn) is Attention:
         return tokens.with_states(block(tokens.rectangle))
     hidden = block.norm1(tokens.x)
-    query, key, value = _project_all(block.attn, hidden)
+    query, key, value = project_all(block.attn, hidden)
     return run_mlp(block, add_attention(block, tokens, hidden, query, key, value))
 
 
@@ -70,6 +70,20 @@ def project(attn: Any, hidden: Tensor, part: Part) -> Tensor:
     if part == "q":
         return attn.q_norm(out)
     return attn.k_norm(out) if part == "k" else out
+
+
+def project_all(attn: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value by the fused projection.
+
+    Args:
+        attn: the block's attention.
+        hidden: normalised rows `(T, d)`.
+
+    Returns:
+        `(T, H, d_h)` each, query and key normalised where the model does so (qk-norm).
+    """
+    query, key, value = attn.qkv(hidden).unflatten(-1, (3, attn.num_heads, -1)).unbind(1)
+    return attn.q_norm(query), attn.k_norm(key), value
 
 
 def run_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> Tokens:
@@ -125,7 +139,7 @@ def run_masked(block: Any, tokens: Tokens, seen: Tensor) -> Tokens:
         seen: rows that are seen `(T,)`, bool.
     """
     hidden = block.norm1(tokens.x)
-    query, key, value = _project_all(block.attn, hidden)
+    query, key, value = project_all(block.attn, hidden)
     bias = torch.where(seen, 0.0, HIDDEN).to(query.dtype)
     return run_mlp(block, add_attention(block, tokens, hidden, query, key, value, bias))
 
@@ -194,7 +208,7 @@ def _run_window_block(block: Any, tokens: Tokens, windows: Windows) -> Tokens:
     """A whole block in window order: patches are gathered once and put back once, prefix rows stay as they are."""
     x = tokens.x.index_select(0, windows.patch_rows)
     hidden = block.norm1(x)
-    out = _attended(block.attn, hidden, *_project_all(block.attn, hidden), tokens, windows)
+    out = _attended(block.attn, hidden, *project_all(block.attn, hidden), tokens, windows)
     x = x + _drop_path(block.drop_path1, block.ls1(out), tokens, windows)
     del hidden, out  # the MLP is where memory peaks
     return tokens.with_states(tokens.x.index_copy(0, windows.patch_rows, _add_mlp(block, x, tokens, windows)))
@@ -245,14 +259,8 @@ def _project_back(attn: Any, hidden: Tensor, out: Tensor) -> Tensor:
 
 def _padding(attn: Any, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Projections beyond the grid's edge, which are those of a zero vector `(1, H, d_h)` (public ViTDet)."""
-    query, key, value = _project_all(attn, attn.qkv.weight.new_zeros(1, attn.qkv.in_features))
+    query, key, value = project_all(attn, attn.qkv.weight.new_zeros(1, attn.qkv.in_features))
     return query.to(dtype), key.to(dtype), value.to(dtype)
-
-
-def _project_all(attn: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Query, key and value by the fused projection `(T, H, d_h)` each."""
-    query, key, value = attn.qkv(hidden).unflatten(-1, (3, attn.num_heads, -1)).unbind(1)
-    return attn.q_norm(query), attn.k_norm(key), value
 
 
 def _windows(attn: Any, tokens: Tokens) -> Windows | None:

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from timm.models.vision_transformer import Block
 from torch import Tensor
 
-from tap.encoder.blocks import add_attention, project, run_block, run_mlp
+from tap.encoder.blocks import add_attention, project_all, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens, on_device
 from tap.errors import UserError
@@ -47,7 +47,7 @@ class Algm(Reducer):
         if layer not in self.blocks or self.keep_rate == 1.0:
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
-        query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
+        query, keys, value = project_all(block.attn, hidden)
         before = add_attention(block, tokens, hidden, query, keys, value)
         groups = Merged.of(before, state)
         patches = before.grid(before.x)

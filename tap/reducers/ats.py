@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tap.core.selection import select
 from tap.encoder.attention import class_attention
-from tap.encoder.blocks import add_attention, project, run_block, run_mlp
+from tap.encoder.blocks import add_attention, project_all, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Layout, Tokens
 from tap.errors import UserError
@@ -49,7 +49,7 @@ class Ats(Reducer):
         if layer not in self.blocks or self.keep_rate == 1.0:
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
-        query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
+        query, keys, value = project_all(block.attn, hidden)
         scores = significance(tokens, query, keys, value)
         points = (self.threshold.double() * state.patches).round().clamp(min=1)
         keep = draw(scores, points, tokens.layout)

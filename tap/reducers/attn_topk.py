@@ -5,7 +5,7 @@ from __future__ import annotations
 from timm.models.vision_transformer import Block
 
 from tap.core.selection import select
-from tap.encoder.blocks import add_attention, project, received_attention, run_block, run_mlp
+from tap.encoder.blocks import add_attention, project_all, received_attention, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.reducers.base import FixedSchedule, remove
@@ -25,7 +25,7 @@ class AttnTopK(FixedSchedule):
         if count is None:
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
-        query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
+        query, keys, value = project_all(block.attn, hidden)
         scores = received_attention(block, tokens, query, keys, self.settings.class_token)
         tokens = add_attention(block, tokens, hidden, query, keys, value)
         keep = select(scores, tokens.layout.counts_tensor - count)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tap.core.budget import keep_count
 from tap.core.selection import select
 from tap.encoder.attention import class_attention, soft_attention
-from tap.encoder.blocks import add_attended, add_attention, project, run_block, run_mlp
+from tap.encoder.blocks import add_attended, add_attention, project_all, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens, true_positions
 from tap.errors import UserError
@@ -103,7 +103,7 @@ class DiffRate(Reducer):
         pruned, merged = (counts[layer - 1] for counts in state.memory[_COUNTS])
         groups, present = Merged.of(tokens, state), tokens.layout.width
         hidden = block.norm1(tokens.x)
-        query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
+        query, keys, value = project_all(block.attn, hidden)
         bias = groups.bias(tokens)
         before = add_attention(block, tokens, hidden, query, keys, value, bias)
         if merged == present:
@@ -196,7 +196,7 @@ class DiffRate(Reducer):
         layout = tokens.layout
         by_image, prefix = (layout.batch, -1), layout.prefix
         hidden = block.norm1(tokens.x)
-        query, keys, value = (project(block.attn, hidden, part).unflatten(0, by_image) for part in ("q", "k", "v"))
+        query, keys, value = (part.unflatten(0, by_image) for part in project_all(block.attn, hidden))
         policy, bias = F.pad(search.mask, (prefix, 0), value=1.0), F.pad(search.size.log(), (prefix, 0))
         out, weights = soft_attention(query, keys, value, policy, bias)
         tokens = add_attended(block, tokens, hidden, out)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tap.core.selection import select
 from tap.encoder.attention import soft_attention
-from tap.encoder.blocks import add_attended, attention_operands, project, run_block, run_mlp
+from tap.encoder.blocks import add_attended, attention_operands, project, project_all, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.reducers.base import FixedSchedule, PartRates, ReducerSettings, TrainingPass, remove
@@ -95,7 +95,7 @@ class DynamicViT(FixedSchedule):
         if kept is None:
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
-        query, key, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
+        query, key, value = project_all(block.attn, hidden)
         query, key = attention_operands(block, tokens, query, key)
         policy = torch.cat([kept.new_ones(batch, prefix), kept], dim=1)
         out, _ = soft_attention(query, key, value.unflatten(0, (batch, -1)), policy)

@@ -10,7 +10,7 @@ from timm.models.vision_transformer import Block
 from torch import Tensor
 
 from tap.core.selection import select
-from tap.encoder.blocks import add_attention, project, received_attention, run_block, run_mlp
+from tap.encoder.blocks import add_attention, project_all, received_attention, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Layout, Tokens
 from tap.errors import UserError
@@ -43,7 +43,7 @@ class Evit(FixedSchedule):
         if count is None:
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
-        query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
+        query, keys, value = project_all(block.attn, hidden)
         scores = received_attention(block, tokens, query, keys, from_class=True)
         before = add_attention(block, tokens, hidden, query, keys, value)
         keep = select(scores, before.layout.counts_tensor - count)

@@ -10,7 +10,7 @@ from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from tap.core.selection import select
-from tap.encoder.blocks import add_attention, project, received_attention, run_block, run_mlp
+from tap.encoder.blocks import add_attention, project_all, received_attention, run_block, run_mlp
 from tap.encoder.sparse_vit import EncoderOutput
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
@@ -102,7 +102,7 @@ class EvoViT(Reducer):
     def _run_scored(self, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
         """A block whose class attention is taken over, or mixed into the running score of the slow patches."""
         hidden = block.norm1(tokens.x)
-        query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
+        query, keys, value = project_all(block.attn, hidden)
         received = received_attention(block, tokens, query.detach(), keys.detach(), self.settings.class_token)
         scores = query.shape[1] * received  # the sum over heads
         running = state.memory.get(SCORES)

@@ -6,7 +6,7 @@ from timm.models.vision_transformer import Block
 from torch import Tensor
 
 from tap.core.budget import keep_count
-from tap.encoder.blocks import add_attention, project, run_block, run_mlp
+from tap.encoder.blocks import add_attention, project_all, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
@@ -33,7 +33,7 @@ class Tome(Reducer):
             return run_block(block, tokens)
         groups = Merged.of(tokens, state)
         hidden = block.norm1(tokens.x)
-        query, keys, value = (project(block.attn, hidden, part) for part in ("q", "k", "v"))
+        query, keys, value = project_all(block.attn, hidden)
         tokens = add_attention(block, tokens, hidden, query, keys, value, groups.bias(tokens) if weighted else None)
         if removed:
             layout = tokens.layout
