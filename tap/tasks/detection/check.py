@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.progress import track
 
 from tap.errors import UserError
 from tap.tasks.detection.annotations import Content, faults, has_no_area, load, without_objects
-from tap.tasks.images import image_fault
+from tap.tasks.image_check import image_refusal
 from tap.tasks.report import Report
 
 SPLIT_IMAGES = {"train2017": 118_287, "val2017": 5_000}
@@ -24,7 +25,7 @@ def check(
     categories: int = CATEGORIES,
     decode_all: bool = False,
 ) -> Report:
-    """Looks at counts, missing and unreadable images, categories, boxes, masks and ids.
+    """Looks at counts, missing and unusable images, their sizes, categories, boxes, masks and ids.
 
     Args:
         root: folder with `annotations`, `train2017` and `val2017`.
@@ -47,11 +48,12 @@ def check(
         except UserError as error:
             report.problem(str(error))
             continue
-        names[split] = sorted((category["id"], category["name"]) for category in content["categories"])
+        # In the file's order, which numbers the classes.
+        names[split] = [(category["id"], category["name"]) for category in content["categories"]]
         _check_content(report, split, content, count, categories)
         _check_images(report, root / split, content, decode_all)
     if len({tuple(found) for found in names.values()}) > 1:
-        report.problem(f"categories differ between {' and '.join(names)}; take both files from one source")
+        report.problem(f"categories or their order differ between {' and '.join(names)}; take both from one source")
     return report
 
 
@@ -78,14 +80,17 @@ def _check_images(report: Report, folder: Path, content: Content, decode_all: bo
     if not folder.is_dir():
         report.problem(f"{folder.name}: folder missing", [str(folder)])
         return
-    paths = [folder / image["file_name"] for image in content["images"]]
-    there = [path for path in paths if path.is_file()]
-    if len(there) < len(paths):
-        missing = sorted({path.name for path in paths} - {path.name for path in there})
+    sizes = {folder / image["file_name"]: (image["width"], image["height"]) for image in content["images"]}
+    there = [path for path in sizes if path.is_file()]
+    if len(there) < len(sizes):
+        missing = sorted({path.name for path in sizes} - {path.name for path in there})
         report.problem(f"{folder.name}: images that are listed but missing", missing)
+    if len(sizes) < len(content["images"]):
+        counts = Counter(image["file_name"] for image in content["images"])
+        report.problem(f"{folder.name}: files that are listed twice", [name for name, n in counts.items() if n > 1])
     with ThreadPoolExecutor() as pool:
-        found = pool.map(lambda path: (path.name, image_fault(path, decode_all)), there, chunksize=32)
+        found = pool.map(lambda path: (path.name, image_refusal(path, decode_all, sizes[path])), there, chunksize=32)
         shown = track(found, f"reading {folder.name}", len(there), console=Console(stderr=True), transient=True)
         broken = [f"{name}: {fault}" for name, fault in shown if fault is not None]
     if broken:
-        report.problem(f"{folder.name}: images that cannot be read", broken)
+        report.problem(f"{folder.name}: images that cannot be used", broken)

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import track
 
 from tap.errors import UserError
-from tap.tasks.images import image_fault
+from tap.tasks.image_check import image_refusal
 from tap.tasks.report import Report
 
 SPLIT_IMAGES = {"training": 20_210, "validation": 2_000}
@@ -88,6 +88,8 @@ def _check_split(
     if faults:
         report.problem(f"{split}: image and label map that cannot be used together", faults)
     void = sum(pair.void for pair in pairs)
+    if pairs and void == len(pairs):
+        report.problem(f"{split}: every label map is void, so there is nothing to learn from or to score")
     labels = max((pair.labels for pair in pairs), default=0)
     report.facts.append(
         f"{split}: {len(paired)} pairs, largest label {labels}, {void} label maps without any label (they are all void)"
@@ -107,22 +109,17 @@ def _look(
 
 
 def _look_at_pair(stem: str, image_path: Path, map_path: Path, largest_label: int, decode_all: bool) -> _Pair:
-    try:
-        with Image.open(image_path) as image:
-            size = image.size
-            if image.mode not in ("RGB", "L"):
-                return _Pair(stem, f"image of mode {image.mode}, expected 8-bit colour or grey")
-        fault = image_fault(image_path, decode_all)
-        if fault is not None:
-            return _Pair(stem, f"image cannot be read ({fault})")
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        return _Pair(stem, f"image cannot be read ({error})")
+    refusal = image_refusal(image_path, decode_all)
+    if refusal is not None:
+        return _Pair(stem, f"image {refusal}")
+    with Image.open(image_path) as image:
+        size = image.size
     try:
         with Image.open(map_path) as label_map:
             labels = np.asarray(label_map)
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
         return _Pair(stem, f"label map cannot be read ({error})")
-    if labels.ndim != 2:
+    if labels.ndim != 2 or labels.dtype.kind not in "ui":
         return _Pair(stem, f"label map is a picture of mode {label_map.mode}, expected one number per pixel")
     if label_map.size != size:
         return _Pair(stem, f"label map of {label_map.size[0]} x {label_map.size[1]} for image of {size[0]} x {size[1]}")

@@ -1,6 +1,8 @@
 import json
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tap.errors import UserError
 from tap.tasks.detection.check import check
@@ -44,9 +46,40 @@ def test_everything_that_is_wrong_is_listed(coco_root):
         "train2017: boxes outside of their image": ("annotation 1: box [40, 4, 10, 10] of an image of 48 x 40",),
         "train2017: masks that are broken": ("annotation 4: run-length code of 1921 pixels, not 1920",),
         "train2017: images that are listed but missing": ("none.jpg",),
-        "val2017: images that cannot be read": ("000000000001.jpg: not an image",),
+        "val2017: images that cannot be used": ("000000000001.jpg: cannot be read (not an image)",),
     }
     assert "train2017: 1 annotations of zero area, which are left out (6)" in report.facts
+
+
+def test_images_that_training_would_refuse_or_misread(coco_root):
+    folder = coco_root / "train2017"
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 48), dtype=np.uint8)
+    Image.fromarray(pixels.astype(np.uint16)).save(folder / "000000000000.jpg", format="png")
+    Image.fromarray(pixels[:20]).save(folder / "000000000001.jpg")
+    Image.fromarray(np.dstack([pixels] * 3 + [np.full_like(pixels, 255)])).save(
+        folder / "000000000002.jpg", format="png"
+    )  # opaque: its alpha is dropped
+    report = look(coco_root)
+    assert {problem.text: problem.items for problem in report.problems} == {
+        "train2017: images that cannot be used": (
+            "000000000000.jpg: cannot be used (16 bits per channel; convert it to 8 bits, since the range is unknown)",
+            "000000000001.jpg: has 48 x 20 pixels, listed are 48 x 40",
+        )
+    }
+
+
+def test_categories_in_another_order_and_files_listed_twice(coco_root):
+    """The order numbers the classes: training and evaluation would mean different ones."""
+    file = coco_root / "annotations" / "instances_val2017.json"
+    content = json.loads(file.read_text())
+    content["categories"].reverse()
+    content["images"][0]["file_name"] = content["images"][1]["file_name"]
+    file.write_text(json.dumps(content))
+    found = {problem.text: problem.items for problem in look(coco_root).problems}
+    assert found == {
+        "val2017: files that are listed twice": ("000000000001.jpg",),
+        "categories or their order differ between train2017 and val2017; take both from one source": (),
+    }
 
 
 def test_missing_parts(coco_root):

@@ -44,6 +44,31 @@ def test_every_fault_is_listed(ade_root):
     assert stems[7] not in text
 
 
+def test_the_check_takes_what_training_takes(ade_root):
+    """Opaque RGBA and indexed images are read; transparent and 16-bit ones and label maps of one bit are not."""
+    images, maps = ade_root / "images" / "validation", ade_root / "annotations" / "validation"
+    stems = sorted(path.stem for path in images.iterdir())
+    grey = np.random.default_rng(0).integers(0, 256, (40, 48), dtype=np.uint8)
+    opaque = np.dstack([grey] * 3 + [np.full_like(grey, 255)])
+    Image.fromarray(opaque).save(images / f"{stems[0]}.jpg", format="png")
+    assert check(ade_root, COUNTS, largest_label=4).ok
+    Image.fromarray(np.dstack([opaque[..., :3], grey])).save(images / f"{stems[0]}.jpg", format="png")
+    Image.fromarray(grey.astype(np.uint16)).save(images / f"{stems[1]}.jpg", format="png")
+    Image.fromarray(grey > 9).save(maps / f"{stems[2]}.png")
+    (problem,) = check(ade_root, COUNTS, largest_label=4).problems
+    assert problem.text == "validation: image and label map that cannot be used together"
+    for item, stem, part in zip(problem.items, stems, ("transparent", "16 bits per channel", "mode 1"), strict=True):
+        assert item.startswith(f"{stem}: ")
+        assert part in item
+
+
+def test_a_split_without_any_label_is_wrong(ade_root):
+    for path in (ade_root / "annotations" / "validation").iterdir():
+        Image.fromarray(np.zeros((40, 48), dtype=np.uint8)).save(path)
+    (problem,) = check(ade_root, COUNTS, largest_label=4).problems
+    assert problem.text.startswith("validation: every label map is void")
+
+
 def test_the_full_set_is_expected_unless_told_otherwise(ade_root):
     text = check(ade_root).render()
     assert "images/training: 8 files, expected 20210" in text
