@@ -76,6 +76,8 @@ def _rankings(axes: Axes, frame: pd.DataFrame) -> None:
     axes.margins(0.12)
     found = frame[frame["series"] == "rank correlation"]
     if len(found) and not np.isnan(found["value"].iloc[0]):
+        low, high = axes.get_ylim()
+        axes.set_ylim(low, high + 0.3 * (high - low))  # a strip above the points for the text
         line = found.iloc[0]
         bounds = "" if np.isnan(line["low"]) else f"\n[{line['low']:.2f}, {line['high']:.2f}]"
         text = rf"$\rho_s$ = {line['value']:.2f}{bounds}".replace("-", "\u2212")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tap.config.methods import DENSE
 from tap.core.budget import keep_count
 from tap.paper.measured import Measured
-from tap.paper.tables.latex import DAGGER, MISSING, escape, score
+from tap.paper.tables.latex import DAGGER, MISSING, count, escape, score
 from tap.paper.tidy import PRIMARY_METRIC
 
 SMOKE_NOTE = "Smoke scale: these numbers mean nothing; they only show that the workflow runs."
@@ -43,7 +43,9 @@ def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: 
         *([rf"\textbf{{{SMOKE_NOTE}}}"] if scale == "smoke" else []),
         "Parentheses give changes from no pruning in points, and throughput as a multiple of the dense encoder "
         "on the same kernel in the same process (of no pruning itself: the noise of that measurement).",
-        "Size/add. lists the no-pruning model once and then each method's addition, counted from the built models.",
+        "Size/add. lists the no-pruning model once and then each method's addition at inference, counted from the "
+        "built models.",
+        *_only_in_training(measured, methods),
         _where(measured),
         _seeds(measured, methods, name),
         _training(measured),
@@ -118,6 +120,16 @@ def _training(measured: Measured) -> str:
         if texts:
             parts.append(f"{of}: {escape(' or '.join(texts))}")
     return f"Training: {'; '.join(parts)}." if parts else ""
+
+
+def _only_in_training(measured: Measured, methods: Sequence[str]) -> list[str]:
+    """Names the methods that add more to the model in training than at inference."""
+    larger = []
+    for method in methods:
+        added, training = (measured.value(method, name) for name in ("parameters_added", "parameters_added_training"))
+        if added is not None and training is not None and training.mean > added.mean:
+            larger.append(f"{escape(method)} +{count(training.mean)}")
+    return [f"In training more is added: {', '.join(larger)}."] if larger else []
 
 
 def _token_counts(measured: Measured, methods: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from tap.paper.reported import ReportedTable, Row, load_reported
 from tap.paper.tables import latex
 from tap.paper.tables.caption import main_caption
 
-ADDED, PARAMETERS = "parameters_added", "parameters"
+ADDED, ADDED_TRAINING, PARAMETERS = "parameters_added", "parameters_added_training", "parameters"
 TOKENS = ("final_tokens_mean", "final_tokens_sd")
 
 # No pruning and the frozen base are not among what the paper sets in bold: "the best fully fine-tuned result".
@@ -117,7 +117,10 @@ class Cell:
 
 
 def cells(table: MainTable, measured: Measured) -> list[Cell]:
-    """Every number of the table, row by row, the missing ones too; realised token counts are for the CSV alone."""
+    """Every number of the table, row by row, the missing ones too.
+
+    What a method adds in training, and realised token counts, are for the CSV alone.
+    """
     found = []
     for row in table.reported.rows:
         size = PARAMETERS if row.key == DENSE else ADDED
@@ -130,6 +133,9 @@ def cells(table: MainTable, measured: Measured) -> list[Cell]:
         for column in table.throughput:
             found.append(Cell(row.key, row.label, column.metric, "images/s", measured.value(row.key, column.metric)))
             found.append(Cell(row.key, row.label, column.ratio, "ratio", measured.value(row.key, column.ratio)))
+        if row.key != DENSE:
+            added = measured.value(row.key, ADDED_TRAINING)
+            found.append(Cell(row.key, row.label, "size_training", "parameters", added))
         found += [Cell(row.key, row.label, name, "patches", measured.value(row.key, name)) for name in TOKENS]
     score = table.scores[0].metric
     return found + [Cell("floor", name, score, "percent", value) for name, value in measured.floors().items()]

@@ -107,6 +107,24 @@ def test_sizes_and_fonts_are_the_papers(probed: Evidence) -> None:
     assert min(text.get_fontsize() for text in texts) >= 7
 
 
+def test_the_correlation_covers_no_point(results) -> None:
+    """Also where both tasks rank alike, and the points go up to the corner that holds the text."""
+    for task in ("seg", "det"):
+        results.probe(task, "layers", layers((3, 6), 1.0))
+    with styled():
+        figure = insight.draw(probe_data.insight(Evidence("desk", results.root)))
+        figure.draw_without_rendering()
+        axes = figure.axes[2]
+        (text,) = axes.texts
+        box = text.get_window_extent()
+        points = [
+            axes.transData.transform(point) for part in axes.collections for point in part.get_offsets() if len(point)
+        ]
+    assert "= 1.00" in text.get_text()
+    assert len(points) == len(NAMES)
+    assert not any(box.padded(3).contains(*point) for point in points)
+
+
 def test_highlighted_series_differ_without_colour() -> None:
     assert len({look.marker for look in CRITERIA.values()}) == len(CRITERIA)
     assert len({look.dashes for look in CRITERIA.values()}) == len(CRITERIA)

@@ -133,6 +133,18 @@ def test_a_method_that_misses_the_count_says_so(project, cls_runs) -> None:
     assert r"Final patches where they are not exact: ats $30.5\pm2.2$ for 32." in build(project, cls_runs)[".tex"]
 
 
+def test_what_only_the_training_adds_is_said(project, cls_runs) -> None:
+    assert "In training more" not in build(project, cls_runs)[".tex"]
+    sizes = {"parameters_added": 2304, "parameters_added_training": 16_485_816}
+    cls_runs += [project.add_cls("cropr", 0.85, **sizes), project.add_cls("svit", 0.85, parameters_added_training=0)]
+    contents = build(project, cls_runs)
+    assert "In training more is added: cropr +16.5M." in contents[".tex"]
+    assert rows(contents[".tex"])["Token Cropr"][0] == "+2.3K"
+    cells = pd.read_csv(io.StringIO(contents[".csv"])).set_index(["row", "column"])["value"]
+    assert cells["cropr", "size"] == 2304
+    assert cells["cropr", "size_training"] == 16_485_816
+
+
 def test_seeds_that_differ_are_not_hidden(project) -> None:
     runs = [project.add_cls("dense", 0.9, 0), project.add_cls("dense", 0.9, 1), project.add_cls("tap", 0.8, 0)]
     assert r"Means over the seeds that tab\_cls.csv lists" in build(project, runs)[".tex"]
