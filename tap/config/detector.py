@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from tap.config.strict import Strict
+
+
+def _above_zero(counts: tuple[int, int]) -> tuple[int, int]:
+    if min(counts) < 1:
+        raise ValueError(f"must be whole numbers above 0, got {list(counts)}")
+    return counts
+
+
+_Counts = Annotated[tuple[int, int], AfterValidator(_above_zero)]
 
 
 class DetectorConfig(Strict):
@@ -14,10 +25,10 @@ class DetectorConfig(Strict):
     anchor_scale: float = Field(8.0, gt=0, description="side of a square anchor over the stride of its level")
     proposal_convs: int = Field(2, ge=1, description="convolutions of the proposal head")
     proposal_samples: int = Field(256, ge=1, description="anchors per image in the proposal loss")
-    proposals_before_nms: tuple[int, int] = Field(
+    proposals_before_nms: _Counts = Field(
         (2000, 1000), description="best anchors per level that non-maximum suppression sees, training and inference"
     )
-    proposals: tuple[int, int] = Field((1000, 1000), description="proposals per image, training and inference")
+    proposals: _Counts = Field((1000, 1000), description="proposals per image, training and inference")
     box_samples: int = Field(512, ge=1, description="proposals per image in the loss of a cascade stage")
     box_convs: int = Field(4, ge=0, description="convolutions of a box head")
     box_width: int = Field(1024, ge=1, description="width of the linear layer of a box head")

@@ -36,6 +36,12 @@ def _check_blocks(name: str, blocks: Sequence[int], depth: int | None = None) ->
         raise ValueError(f"{name} names block {blocks[-1]} of a model with {depth} blocks")
 
 
+def _rising_factors(factors: tuple[float, float]) -> tuple[float, float]:
+    if not 0 < factors[0] <= factors[1]:
+        raise ValueError(f"must be two numbers above 0, the smaller one first, got {list(factors)}")
+    return factors
+
+
 def _check_distinct(name: str, values: Sequence[object]) -> None:
     if len(set(values)) != len(values):
         raise ValueError(f"{name} names a value twice: {', '.join(map(str, values))}")
@@ -46,6 +52,9 @@ KeepRate = Annotated[
     Field(gt=0.0, le=1.0, description="share of input patches that reach the last block"),
     AfterValidator(_two_decimals),
 ]
+
+Factors = Annotated[tuple[float, float], AfterValidator(_rising_factors)]
+"""A range that a factor is drawn from."""
 
 Alpha = Annotated[float, Field(ge=0.0, le=1.0)]
 """Share of the stored offset that recovery adds to the stand-in (Eq. 3)."""
@@ -71,6 +80,8 @@ class DataConfig(Strict):
     def _one_value_per_channel(self) -> DataConfig:
         if len(self.mean) != len(self.std):
             raise ValueError(f"mean has {len(self.mean)} channels and std has {len(self.std)}; give one value each")
+        if min(self.std, default=1.0) <= 0:
+            raise ValueError(f"std must be above 0 in every channel, got {list(self.std)}")
         return self
 
 
@@ -164,18 +175,24 @@ class ScheduleConfig(Strict):
     )
     gamma: float = Field(0.1, gt=0, le=1, description="factor of each drop")
 
+    @model_validator(mode="after")
+    def _milestones_rise(self) -> ScheduleConfig:
+        if list(self.milestones) != sorted(set(self.milestones)) or min(self.milestones, default=1.0) <= 0:
+            raise ValueError(f"milestones must be increasing and above 0, got {list(self.milestones)}")
+        return self
+
 
 class AugmentConfig(Strict):
     """Training augmentation; what a task does not use stays at its neutral default."""
 
-    crop_scale: tuple[float, float] = Field((1.0, 1.0), description="area range of the random resized crop (cls)")
+    crop_scale: Factors = Field((1.0, 1.0), description="area range of the random resized crop (cls)")
     hflip: float = Field(0.0, ge=0, le=1, description="probability of a horizontal flip")
     rand_augment: str | None = Field(None, description="timm RandAugment string, such as rand-m9-mstd0.5-inc1")
     mixup: float = Field(0.0, ge=0, description="Mixup alpha")
     cutmix: float = Field(0.0, ge=0, description="CutMix alpha")
     label_smoothing: float = Field(0.0, ge=0, lt=1, description="share of the target spread over all classes (cls)")
     random_erasing: float = Field(0.0, ge=0, le=1, description="probability of random erasing")
-    scale_range: tuple[float, float] = Field((1.0, 1.0), description="resize range before the crop (seg, det)")
+    scale_range: Factors = Field((1.0, 1.0), description="resize range before the crop (seg, det)")
     photometric: bool = Field(False, description="brightness, contrast, saturation and hue jitter (seg)")
 
 
