@@ -112,7 +112,9 @@ class Results:
             "device": "a machine",
         }
         (folder / "metrics.json").write_text(json.dumps(values | metrics))
-        inputs = {} if method == DENSE else {Run(self.scale, task, DENSE, seed=seed).folder.as_posix() + "/model": {}}
+        data = {f"data/fashion_mnist/{name}.json": {} for name in ("manifest", "record")}
+        dense = Run(self.scale, task, DENSE, seed=seed).folder.as_posix() + "/model"
+        inputs = data if method == DENSE else {dense: {}}
         record = {"fingerprint": "f" * 64, "spec": {"seed": seed}, "inputs": inputs, "outputs": {}}
         (folder / "run.json").write_text(json.dumps(record))
         arrays = {"correct": correct} if task == "cls" else confusion(correct)

@@ -17,9 +17,13 @@ TAMPERED = (
     f"{RUNS}/tap/r0.50/main/s0/metrics.json",
     f"{RUNS}/tap/r0.50/main/s0/per_sample.npz",
     "results/smoke/tidy_cls.csv",
+    "results/smoke/probes/cls/layers/values.csv",
     "results/smoke/tables/tab_cls.tex",
+    "results/smoke/figures/fig_insight.pdf",
+    "results/smoke/headline.json",
     "results/smoke/audit/audit.html",
     "paper_tables/tab_cls.csv",
+    "paper_figures/fig_insight.png",
 )
 
 

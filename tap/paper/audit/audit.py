@@ -14,6 +14,7 @@ from tap.paper.consistency import findings
 from tap.paper.consistency.rule import EXACT, Finding
 from tap.paper.evidence import Evidence
 from tap.paper.tidy import tidy_path
+from tap.paper.tidy_probes import tidy_probes_path
 from tap.runs import TASKS
 
 UNTRUSTED = ("edited", "unknown")
@@ -28,11 +29,13 @@ class Alteration:
         path: the file, relative to the project.
         kind: ``edited``, ``missing``, ``stale`` or ``unknown``.
         reason: why, in words.
+        record: the record that is concerned; empty for a file without one.
     """
 
     path: str
     kind: str
     reason: str
+    record: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,11 +129,14 @@ def _without_edited(
 ) -> Outcome:
     behind = {link for run in outcome.runs for link in upstream(run, dict(chain))}
     tasks = {run.split("/")[1 if run.startswith("probes/") else 0] for run in outcome.runs}
-    gathered = {tidy_path(scale, task).as_posix() for task in TASKS if task in tasks}
+    # Tables that predicates read, and what jobs read beside other runs: data (by their record) and endpoints.
+    read = {path(scale, task).as_posix() for path in (tidy_path, tidy_probes_path) for task in TASKS if task in tasks}
+    records = (record for link in behind if link in chain for record in chain[link].records.values())
+    read |= {name for record in records for name in record.get("inputs", {})}
     edited = [
         item.path
         for item in alterations
-        if item.kind in UNTRUSTED and (item.path in gathered or id_of(item.path, scale) in behind)
+        if item.kind in UNTRUSTED and (item.path in read or item.record in read or id_of(item.path, scale) in behind)
     ]
     if not edited:
         return outcome

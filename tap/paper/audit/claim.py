@@ -43,9 +43,9 @@ class Part(BaseModel):
             inspect.signature(PREDICATES[self.predicate]).bind(None, **self.arguments)
         except TypeError as error:
             raise ValueError(f"{self.predicate}: {error}") from error
-        if "reported" in self.arguments:
+        for address in (value for value in self.arguments.values() if isinstance(value, str) and "/" in value):
             try:
-                reference(self.arguments["reported"])
+                reference(address)
             except UserError as error:
                 raise ValueError(str(error)) from error
         return self

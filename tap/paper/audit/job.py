@@ -34,7 +34,7 @@ def run_audit(scale: str, root: Path | str = ".") -> tuple[Audit, list[Path]]:
     folder = root / audit_folder(scale)
     own = f"{audit_folder(scale)}/"
     found = [finding for finding in verify(settings, root=root).findings if not finding.path.startswith(own)]
-    audit = make_audit(scale, root, [Alteration(item.path, str(item.kind), item.reason) for item in found])
+    audit = make_audit(scale, root, [Alteration(item.path, str(item.kind), item.reason, item.record) for item in found])
     files = [atomic_write(folder / name, write(audit)) for name, write in FILES.items()]
     results = folder.parent
     read = [path for name in ("tables/*.csv", "tidy_*.csv", "figures/*.png") for path in sorted(results.glob(name))]

@@ -7,6 +7,7 @@ from tap.paper.audit.claim import FOLDER, load_claims, read_claim
 from tap.paper.audit.outcome import Verdict, combine
 from tap.paper.evidence import Evidence
 from tap.paper.reported import load_reported
+from tap.paper.statements import load_statements
 
 ROOT = Path(__file__).parents[3]
 
@@ -49,6 +50,28 @@ def test_every_claim_names_evidence_that_exists() -> None:
     assert len(list(FOLDER.glob("*.yaml"))) == len(load_claims())
 
 
+# Settings, definitions and sums: nothing to measure. Tables of settings show some of them, and `tap paper check`
+# recomputes what follows from others.
+NOT_MEASURED = {"seeds", "probe-rate", "temperature", "bisection", "joint-training", "joint-optimizer", "profiling"}
+NOT_MEASURED |= {"memory-protocol", "oracle-grid", "small-object", "latency-total"}
+NOT_MEASURED |= {"lora-size", "lora-rank", "lora-block", "lora-total", "classification-only"}
+
+
+def test_every_number_of_the_text_that_can_be_measured_is_judged() -> None:
+    """By a predicate that compares with it, not only in the words of one that judges an order."""
+    comparing = {"value", "at_most", "speed_gain", "deviation_at_most", "rankings_oppose", "between", "loses_at_most"}
+    parts = [part for claim in load_claims() for part in claim.parts if part.predicate in comparing]
+    judged = {
+        text
+        for part in parts
+        for name, text in part.arguments.items()
+        if name in ("reported", "least", "most", "points", "low", "high")
+        and not (part.predicate == "loses_at_most" and name == "reported")
+    }
+    printed = {f"text/{name}/{part}" for name, item in load_statements().items() for part in item.numbers}
+    assert printed - judged == {name for name in printed if name.split("/")[1] in NOT_MEASURED}
+
+
 def test_every_claim_can_be_asked_where_nothing_is_measured(settings: Path) -> None:
     for claim in load_claims():
         judgement = claim.judge(Evidence("desk", settings))
@@ -63,6 +86,7 @@ def test_every_claim_can_be_asked_where_nothing_is_measured(settings: Path) -> N
         ("b: static, reported: text/gain-over-static/cls}\n", "}\n", "missing a required argument: 'b'"),
         ("a: tap, b: static, r", "a: tap, b: static, colour: red, r", "unexpected keyword argument 'colour'"),
         ("text/gain-over-static/cls}", "text/gain-over-static/all}", "is no printed number"),
+        ("tolerance: 0.3}", "tolerance: text/nothing/points}", "is no printed number"),
         ('"tab:cls"', '"tab:clz"', "'tab:clz' is not a table"),
         ("scales: [paper]", "scales: [smoke]", "desk"),
         ("id: sample", "id: other", "call the file other.yaml"),

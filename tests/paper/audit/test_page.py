@@ -157,6 +157,7 @@ def test_at_smoke_scale_nothing_is_judged(results) -> None:
         "results/desk/runs/cls/tap/r0.50/main/s0/metrics.json",
         "results/desk/runs/cls/dense/r1.00/main/s0/model.safetensors",  # what TAP was trained from
         "results/desk/tidy_cls.csv",
+        "data/fashion_mnist/manifest.json",  # what no pruning was trained on
     ],
 )
 def test_claims_on_edited_files_are_not_judged_and_the_file_is_shown(
@@ -172,6 +173,31 @@ def test_claims_on_edited_files_are_not_judged_and_the_file_is_shown(
     for shown in (to_html(altered), to_markdown(altered), to_json(altered)):
         assert path in shown
     assert 'role="alert"' in to_html(altered)
+
+
+def test_claims_on_edited_data_are_not_judged(audited: Path) -> None:
+    """Trainings name the record of their data; a finding names the file and that record."""
+    record = "data/fashion_mnist/record.json"
+    path = "data/fashion_mnist/train-images-idx3-ubyte"
+    altered = make_audit("desk", audited, [Alteration(path, "edited", "not what its record says", record)])
+    found = {item.claim.id: item for item in altered.judgements}["gain-over-static"]
+    assert found.verdict == Verdict.INCONCLUSIVE
+    assert path in found.outcomes[0].sentence
+    other = make_audit("desk", audited, [Alteration("data/coco/a.jpg", "edited", "other", "data/coco/record.json")])
+    assert {item.claim.id: item.verdict for item in other.judgements}["gain-over-static"] == Verdict.CONTRADICTED
+
+
+def test_claims_on_an_edited_table_of_probes_are_not_judged(results) -> None:
+    drops = {(name, block, None): drop for name, drop in (("attention_mean", 9.0), ("random", 1.0)) for block in (1, 2)}
+    results.probe("cls", "layers", drops)
+
+    def first(*alterations: Alteration) -> Verdict:
+        judgements = make_audit("desk", results.root, alterations).judgements
+        return {item.claim.id: item for item in judgements}["abstract-early-attention"].outcomes[0].verdict
+
+    assert first() == Verdict.SUPPORTED
+    assert first(Alteration("results/desk/tidy_probes_seg.csv", "edited", "not what it was")) == Verdict.SUPPORTED
+    assert first(Alteration("results/desk/tidy_probes_cls.csv", "edited", "not what it was")) == Verdict.INCONCLUSIVE
 
 
 def test_other_findings_are_listed_and_change_no_verdict(audited: Path, audit: Audit) -> None:

@@ -48,6 +48,39 @@ def test_a_score_without_single_images_decides_nothing(results) -> None:
     assert "no interval" in found.sentence
 
 
+@pytest.mark.parametrize(
+    ("ours", "verdict"), [(0.85, SUPPORTED), (0.75, CONTRADICTED), (0.8 + 1 / 300, INCONCLUSIVE), (0.8, INCONCLUSIVE)]
+)
+def test_average_precision_is_judged_by_its_interval(results, ours: float, verdict: Verdict) -> None:
+    """One object and one detection in each image, false ones with the lowest scores: AP is the share of right ones."""
+    runs = [results.run("tap", ours, task="det"), results.run("static", 0.8, task="det")]
+    for run in runs:
+        path = results.root / run.folder / "per_sample.npz"
+        correct = np.load(path)["confusion"][:, 0, 0].astype(bool)
+        shape = (len(correct), 4, 1)
+        arrays = {
+            "objects": np.ones(shape, int),
+            "labels": np.zeros((len(correct), 1), int),
+            "scores": correct[:, None] / 2,
+        }
+        for kind in ("box", "mask"):
+            hits = np.broadcast_to(np.where(correct, 2**10 - 1, 0)[:, None, None], shape).astype(np.uint16)
+            arrays |= {f"{kind}_hits": hits, f"{kind}_ignored": np.zeros(shape, np.uint16)}
+        np.savez(path, sample_id=np.arange(len(correct)), **arrays)
+    found = ask(results, "higher", *runs, task="det", metric="box_ap", a="tap", b="static")
+    assert found.verdict == verdict
+    assert found.low <= found.value <= found.high
+    assert found.value == pytest.approx(100 * (ours - 0.8), abs=0.1)
+
+
+@pytest.mark.parametrize(("ours", "verdict"), [(0.85, SUPPORTED), (0.75, CONTRADICTED), (0.8, INCONCLUSIVE)])
+def test_mean_iou_is_judged_by_its_interval(results, ours: float, verdict: Verdict) -> None:
+    runs = [results.run("tap", ours, task="seg"), results.run("static", 0.8, task="seg")]
+    found = ask(results, "higher", *runs, task="seg", metric="miou", a="tap", b="static")
+    assert found.verdict == verdict
+    assert found.low <= found.high
+
+
 def test_selectors_choose_variant_and_rate(results) -> None:
     runs = [results.run("tap", 0.9, rate=0.7), results.run("tap", 0.7), results.run("tap", 0.8, variant="static_query")]
     assert ask(results, "higher", *runs, **CLS, a="tap@0.7", b="tap").value == pytest.approx(20, abs=0.2)
@@ -90,16 +123,20 @@ def test_a_printed_value_is_reached_within_its_tolerance(results) -> None:
     arguments = {**CLS, "a": "tap", "reported": "text/cls-score/top1"}
     assert ask(results, "value", *runs, **arguments, tolerance=0.2).verdict == SUPPORTED
     assert ask(results, "value", **arguments, tolerance=0.01).verdict == CONTRADICTED
-    loss = {**CLS, "a": "tap", "b": "dense", "reported": "text/tap-loss/cls", "tolerance": 0.2}
+    loss = {**CLS, "a": "dense", "b": "tap", "reported": "text/tap-loss/cls", "tolerance": 0.2}
     assert ask(results, "value", **loss).verdict == SUPPORTED
+    gain = {**loss, "a": "tap", "b": "dense"}
+    assert ask(results, "value", **gain).verdict == CONTRADICTED, "as far from it, but in the other direction"
 
 
 def test_deviations_need_two_seeds(results) -> None:
+    arguments = {**CLS, "a": "tap", "reported": "text/largest-sd/points"}
     runs = [results.run("tap", 0.8)]
-    assert ask(results, "deviation_at_most", *runs, **CLS, a="tap", points=1.0).verdict == NOT_MEASURED
-    runs.append(results.run("tap", 0.85, seed=1))
-    assert ask(results, "deviation_at_most", *runs, **CLS, a="tap", points=1.0).verdict == CONTRADICTED
-    assert ask(results, "deviation_at_most", **CLS, a="tap", points=5.0).verdict == SUPPORTED
+    assert ask(results, "deviation_at_most", *runs, **arguments).verdict == NOT_MEASURED
+    runs.append(results.run("tap", 0.81, seed=1))
+    assert ask(results, "deviation_at_most", *runs, **arguments).verdict == CONTRADICTED
+    runs = [results.run("tap", 0.8, rate=0.7, seed=seed) for seed in (0, 1)]
+    assert ask(results, "deviation_at_most", *runs, **(arguments | {"a": "tap@0.7"})).verdict == SUPPORTED
 
 
 @pytest.mark.parametrize(
@@ -113,6 +150,27 @@ def test_faster_is_judged_against_the_noise(results, ratio: float, noise: float 
     found = ask(results, "faster", *runs, task="cls", a="tap")
     assert found.verdict == verdict
     assert ask(results, "faster", task="cls", a="static").verdict == NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("ratio", "noise", "verdict"),
+    [(1.3, 1.02, SUPPORTED), (1.22, 1.02, INCONCLUSIVE), (1.0, 1.02, CONTRADICTED), (1.3, None, INCONCLUSIVE)],
+)
+def test_a_gain_over_another_rate_is_judged_against_twice_the_noise(
+    results, ratio: float, noise: float | None, verdict: Verdict
+) -> None:
+    runs = [results.run("tap", encoder_speedup=ratio), results.run("tap", rate=0.7, encoder_speedup=1.2)]
+    arguments = {"task": "cls", "a": "tap@0.5", "b": "tap@0.7"}
+    if noise is not None:
+        runs.append(results.run("dense", encoder_speedup=noise))
+    found = ask(results, "speed_gain", *runs, **arguments)
+    assert found.verdict == verdict
+    assert found.value == pytest.approx(100 * (ratio / 1.2 - 1))
+    assert found.runs == ("cls/tap/r0.50/main/s0", "cls/tap/r0.70/main/s0")
+    assert ask(results, "speed_gain", **(arguments | {"b": "static"})).verdict == NOT_MEASURED
+    printed = {"least": "text/keep-rate-gain/least", "most": "text/keep-rate-gain/most"}  # 7 to 11 %
+    near = SUPPORTED if ratio == 1.3 else CONTRADICTED
+    assert ask(results, "speed_gain", **arguments, **printed, tolerance=1.0).verdict == near
 
 
 @pytest.mark.parametrize(("ours", "verdict"), [(0.3, SUPPORTED), (0.5, CONTRADICTED)])
@@ -178,6 +236,9 @@ def test_drops_more_in_a_stretch_of_blocks(results, attention: tuple[float, floa
     assert found.runs == ("probes/cls/layers", "cls/dense/r1.00/main/s0")
     with pytest.raises(UserError, match="not one of early"):
         ask(results, "drops_more", **(arguments | {"layers": "middle"}))
+    for other in ("drops_more", "gap_shrinks"):  # a criterion that the settings leave out
+        arguments = {**CLS, "a": "attention_mean", "b": "random"}
+        assert ask(results, other, **arguments).missing == ("results/desk/probes/cls/layers/values.csv with random",)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tap.paper.audit.outcome import Outcome
-from tap.paper.audit.predicates.costs import added_parameters, at_most, between, exact_count, faster, less
+from tap.paper.audit.predicates.costs import (
+    added_parameters,
+    at_most,
+    between,
+    exact_count,
+    faster,
+    less,
+    speed_gain,
+)
 from tap.paper.audit.predicates.probes import drops_more, gap_shrinks, prefers_endpoint, rankings_oppose
 from tap.paper.audit.predicates.scores import ahead_of_all, deviation_at_most, higher, loses_at_most, value
 
@@ -24,6 +32,7 @@ PREDICATES: dict[str, Predicate] = {
         value,
         deviation_at_most,
         faster,
+        speed_gain,
         less,
         at_most,
         between,

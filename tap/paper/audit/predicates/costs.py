@@ -10,6 +10,7 @@ from tap.core.budget import keep_count
 from tap.paper.audit.outcome import Outcome, Verdict, not_measured
 from tap.paper.audit.predicates.scores import title
 from tap.paper.evidence import Evidence, reference
+from tap.runs import Run
 
 
 def faster(evidence: Evidence, *, task: str, a: str, metric: str = "encoder_speedup", above: float = 1.0) -> Outcome:
@@ -40,6 +41,68 @@ def faster(evidence: Evidence, *, task: str, a: str, metric: str = "encoder_spee
     sentence = f"{title(a)}, {task} {metric}: {least:.3f} to {most:.3f} over {len(runs)} seeds; {known}."
     mean = float(np.mean(list(ratios.values())))
     return Outcome(verdict, sentence, mean, least, most, (), runs, evidence.devices(task, runs))
+
+
+def speed_gain(
+    evidence: Evidence,
+    *,
+    task: str,
+    a: str,
+    b: str,
+    metric: str = "encoder_speedup",
+    least: str | None = None,
+    most: str | None = None,
+    tolerance: float = 0.0,
+) -> Outcome:
+    """By how many percent `a` is faster than `b`: at all, beyond the noise, or as much as is printed.
+
+    Both are known as ratios to the dense model of their process, so the noise of that ratio counts twice.
+
+    Args:
+        evidence: the results.
+        task: cls, seg or det.
+        a: selector of the one that is claimed to be faster.
+        b: selector of the other.
+        metric: the ratio.
+        least: address of the smallest printed gain; without it any gain beyond the noise will do.
+        most: address of the largest printed gain.
+        tolerance: percent by which a gain may lie beyond the printed ones.
+    """
+    ours, theirs = (
+        {
+            Run.parse(evidence.scale, run).seed: (run, ratio)
+            for run, ratio in evidence.per_seed(task, name, metric).items()
+        }
+        for name in (a, b)
+    )
+    seeds = tuple(sorted(ours.keys() & theirs.keys()))
+    if not seeds:
+        lacking = evidence.lacking(task, (a, b), metric)
+        return not_measured(*(lacking or [f"{metric} of {a} and {b} on {task} with a common seed"]))
+    gains = [100 * (ours[seed][1] / theirs[seed][1] - 1) for seed in seeds]
+    sentence = (
+        f"{title(a)} against {title(b)}, {task} {metric}: {min(gains):+.1f} to {max(gains):+.1f} % over "
+        f"{len(seeds)} seeds"
+    )
+    if least is None:
+        dense = evidence.per_seed(task, DENSE, metric)
+        noise = max((200 * abs(ratio - 1) for ratio in dense.values()), default=None)
+        if noise is None:
+            verdict, known = Verdict.INCONCLUSIVE, "the noise of the measurement is not known"
+        else:
+            known = f"differences of up to {noise:.1f} % are noise"
+            above, below = min(gains) > noise, max(gains) < -noise
+            verdict = Verdict.SUPPORTED if above else Verdict.CONTRADICTED if below else Verdict.INCONCLUSIVE
+    else:
+        bounds = [float(reference(name).value or 0) for name in (least, most or least)]
+        known = f"paper {bounds[0]:g} to {bounds[1]:g} %, within {tolerance:g}"
+        inside = bounds[0] - tolerance <= float(np.mean(gains)) <= bounds[1] + tolerance
+        verdict = Verdict.SUPPORTED if inside else Verdict.CONTRADICTED
+    runs = tuple(side[seed][0] for seed in seeds for side in (ours, theirs))
+    devices = evidence.devices(task, runs)
+    return Outcome(
+        verdict, f"{sentence}; {known}.", float(np.mean(gains)), min(gains), max(gains), seeds, runs, devices
+    )
 
 
 def less(evidence: Evidence, *, task: str, metric: str, a: str, b: str = DENSE) -> Outcome:

@@ -25,8 +25,8 @@ def drops_more(
         points: by how much at least.
     """
     probe = evidence.probe(task, "layers")
-    if probe is None:
-        return _absent(evidence, task, "layers")
+    if probe is None or not {a, b} <= set(probe.criteria):
+        return _absent(evidence, task, "layers", a, b)
     blocks = stretch(probe.layers, layers)
     gap = probe.drop(a, metric, blocks) - probe.drop(b, metric, blocks)
     sentence = f"Drop with {_name(a)} minus drop with {_name(b)}, {task} {metric}, {_blocks(blocks)}: {_shown(gap)}."
@@ -36,8 +36,8 @@ def drops_more(
 def gap_shrinks(evidence: Evidence, *, task: str, metric: str, a: str, b: str) -> Outcome:
     """Whether what criterion `a` loses more than `b` is larger in the early blocks than in the rest."""
     probe = evidence.probe(task, "layers")
-    if probe is None:
-        return _absent(evidence, task, "layers")
+    if probe is None or not {a, b} <= set(probe.criteria):
+        return _absent(evidence, task, "layers", a, b)
     early, late = (stretch(probe.layers, which) for which in ("early", "late"))
     gaps = [probe.drop(a, metric, blocks) - probe.drop(b, metric, blocks) for blocks in (early, late)]
     change = gaps[0] - gaps[1]
@@ -97,8 +97,12 @@ def prefers_endpoint(evidence: Evidence, *, task: str, metric: str, endpoint: fl
     return _outcome(probe, by_interval(gain.interval), sentence, gain)
 
 
-def _absent(evidence: Evidence, task: str, kind: str) -> Outcome:
-    return not_measured(f"{probe_folder(evidence.scale, task, kind)}/{VALUES}")
+def _absent(evidence: Evidence, task: str, kind: str, *criteria: str) -> Outcome:
+    """The probe is not made, or without some criteria (`tasks.<task>.probes.criteria` says which)."""
+    probe = evidence.probe(task, kind)
+    lacking = [name for name in criteria if probe is not None and name not in probe.criteria]
+    which = f" with {' and '.join(lacking)}" if lacking else ""
+    return not_measured(f"{probe_folder(evidence.scale, task, kind)}/{VALUES}{which}")
 
 
 def _name(criterion: str) -> str:

@@ -81,18 +81,22 @@ def ahead_of_all(
 
 
 def loses_at_most(
-    evidence: Evidence, *, task: str, metric: str, a: str, b: str, points: float, reported: str | None = None
+    evidence: Evidence, *, task: str, metric: str, a: str, b: str, points: float | str, reported: str | None = None
 ) -> Outcome:
-    """Whether `a` is behind `b` by no more than `points`: an interval on either side of the bound decides."""
+    """Whether `a` is behind `b` by no more than `points`: an interval on either side of the bound decides.
+
+    `points` may be the address of a printed number, which allows its rounding.
+    """
     missing = evidence.lacking(task, (a, b), metric)
     found = evidence.difference(task, a, b, metric)
     if missing or found is None:
         return not_measured(*(missing or [f"{metric} of {a} and {b} on {task} with a common seed"]))
+    bound = float(reference(points).high) if isinstance(points, str) else points
     sentence = (
         f"{title(a)} minus {title(b)}, {task} {metric}: {_with_bounds(found)}{_paper(reported)}; "
-        f"a loss of at most {points:g} is claimed."
+        f"a loss of at most {bound:g} is claimed."
     )
-    return _outcome(evidence, task, by_interval(found.interval, -points), sentence, found)
+    return _outcome(evidence, task, by_interval(found.interval, -bound), sentence, found)
 
 
 def value(
@@ -107,31 +111,31 @@ def value(
         a: selector.
         reported: address of the printed value.
         tolerance: largest distance that counts as the same.
-        b: selector of what is subtracted, where the printed value is a difference. Printed losses have no sign, so
-            sizes are compared.
+        b: selector of what is subtracted, where the printed value is a difference; for a printed loss, that of the
+            method that loses.
     """
     missing = evidence.lacking(task, (a,) if b is None else (a, b), metric)
     found = evidence.value(task, a, metric) if b is None else evidence.difference(task, a, b, metric)
     if missing or found is None:
         return not_measured(*(missing or [f"{metric} of {a} and {b} on {task} with a common seed"]))
     printed = reference(reported)
-    ours = found.mean if b is None else abs(found.mean)
-    distance = abs(ours - float(printed.value or 0))
+    distance = abs(found.mean - float(printed.value or 0))
     what = title(a) if b is None else f"{title(a)} minus {title(b)}"
     sentence = f"{what}, {task} {metric}: {_with_bounds(found)} (paper {printed.text}, within {tolerance:g})."
     verdict = Verdict.SUPPORTED if distance <= tolerance else Verdict.CONTRADICTED
     return _outcome(evidence, task, verdict, sentence, found)
 
 
-def deviation_at_most(evidence: Evidence, *, task: str, metric: str, a: str, points: float) -> Outcome:
-    """Whether the standard deviation over seeds stays within `points`."""
+def deviation_at_most(evidence: Evidence, *, task: str, metric: str, a: str, reported: str) -> Outcome:
+    """Whether the standard deviation over seeds, as it would be printed, is at most a printed one."""
     found = evidence.value(task, a, metric)
     if found is None:
         return not_measured(*evidence.lacking(task, (a,), metric))
     if found.sd is None:
         return not_measured(f"{metric} of {a} on {task} with at least two seeds")
-    sentence = f"{title(a)}, {task} {metric}: SD {found.sd:.2f} over {len(found.seeds)} seeds (at most {points:g})."
-    verdict = Verdict.SUPPORTED if found.sd <= points else Verdict.CONTRADICTED
+    printed = reference(reported)
+    sentence = f"{title(a)}, {task} {metric}: SD {found.sd:.3f} over {len(found.seeds)} seeds (at most {printed.text})."
+    verdict = Verdict.SUPPORTED if found.sd <= float(printed.high) else Verdict.CONTRADICTED
     return _outcome(evidence, task, verdict, sentence, found)
 
 
