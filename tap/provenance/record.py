@@ -259,6 +259,16 @@ def without_places(value: Any) -> Any:
     return value
 
 
+def made_by(content: Mapping[str, Any]) -> str | None:
+    """One hash of all that a record says its job made; None if that is nothing.
+
+    A job that is done again may make the same bytes, and yet its record has other times. By this hash, which records
+    note of the records that they name, results of the first time stay valid.
+    """
+    outputs = {name: facts.get("sha256") for name, facts in content.get("outputs", {}).items()}
+    return hashlib.sha256(_text(outputs).encode()).hexdigest() if outputs else None
+
+
 def processor() -> str:
     """The processor's model."""
     facts = Path("/proc/cpuinfo")
@@ -288,7 +298,11 @@ def _describe_inputs(paths: Sequence[Path], root: Path, bases: Sequence[Path | s
                 f"{name}: differs from what {beside[name]} says of it (edited, or its job was killed); take it back, "
                 "or delete it and have it made again"
             )
-    return dict(sorted((files | describe_files(records, root, bases)).items()))
+    described = describe_files(records, root, bases)
+    for path in records:
+        if (made := made_by(read_record(path) or {})) is not None:
+            described[name_in_records(path, root, bases)]["made"] = made
+    return dict(sorted((files | described).items()))
 
 
 def _with_seal(content: Mapping[str, Any]) -> str:

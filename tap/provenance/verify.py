@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.current import Today
 from tap.provenance.files import hash_files
 from tap.provenance.ledger import Ledger, Record, read_ledger
-from tap.provenance.record import OUTSIDE, describe_folder, name_in_records, record_job
+from tap.provenance.record import OUTSIDE, describe_folder, made_by, name_in_records, record_job
 
 
 class Kind(StrEnum):
@@ -210,7 +210,7 @@ class _Walk:
         """Compares what a record was made from, and by what, with what is there now."""
         name = record.name
         for file, facts in record.inputs.items():
-            self._input(name, file, str(facts.get("sha256", "")))
+            self._input(record, file, facts)
         reason = self.today.staleness(record.content)
         if reason is not None:
             self._stale(name, reason)
@@ -219,8 +219,8 @@ class _Walk:
             if place is not None and next(iter(describe_folder(place).values()))["listing"] != facts["listing"]:
                 self._add(folder, Kind.STALE, f"names or sizes of its files are not those that {name} saw", name)
 
-    def _input(self, name: str, file: str, expected: str) -> None:
-        maker = self.ledger.maker.get(file)
+    def _input(self, record: Record, file: str, facts: Mapping[str, Any]) -> None:
+        name, expected, maker = record.name, str(facts.get("sha256", "")), self.ledger.maker.get(file)
         if maker is not None:  # looked at before this one
             right = self.ledger.records[maker].outputs[file].get("sha256") == self.files.get(file)
             if right and expected != self.files[file]:
@@ -230,10 +230,17 @@ class _Walk:
         elif file not in self.files:
             self._add(file, Kind.MISSING, f"{name} was made from it", name)
         elif file in self.ledger.records or file.startswith((*SOURCES, f"{OUTSIDE}/")):
-            if expected != self.files[file]:
+            if expected != self.files[file] and not self._made_the_same_again(record, file, facts):
                 self._stale(name, f"made from an earlier {file}")
         else:
             self._add(file, Kind.UNKNOWN, f"{name} was made from it, and no record says which job made it", name)
+
+    def _made_the_same_again(self, record: Record, file: str, facts: Mapping[str, Any]) -> bool:
+        """Whether an input is the record of a job that was done again since, and made the same bytes."""
+        other = self.ledger.records.get(file)
+        if other is None or not other.seal or "made" not in facts or made_by(other.content) != facts["made"]:
+            return False
+        return str(other.content.get("started", "")) >= str(record.content.get("ended", "~"))
 
     def without_record(self, name: str) -> None:
         """A file that was asked for and that no record names."""

@@ -164,6 +164,40 @@ def test_a_result_made_anew_leaves_what_was_made_of_the_old_one_stale(finished):
     assert f"{DENSE}/model.safetensors" not in findings
 
 
+def prepare_again(change=lambda content: None, started="2999-01-01T00:00:00+00:00"):
+    """The data are prepared anew after everything else: a record with other times."""
+    record = Path("data/microscopy/record.json")
+    content = json.loads(record.read_text())
+    content["started"] = content["ended"] = started
+    change(content)
+    record.write_text(sealed(content))
+
+
+def test_data_that_are_prepared_again_with_the_same_bytes_leave_results_valid(finished):
+    prepare_again()
+    assert found().findings == ()
+
+
+def test_data_that_are_prepared_again_with_other_bytes_leave_results_stale(finished):
+    image = Path("data/microscopy/images/training/a.png")
+    image.write_bytes(b"other")
+
+    def change(content):
+        content["outputs"][image.as_posix()]["sha256"] = hashlib.sha256(b"other").hexdigest()
+
+    prepare_again(change)
+    finding = found().findings[0]
+    assert (finding.kind, finding.reason) == (Kind.STALE, "made from an earlier data/microscopy/record.json")
+
+
+def test_a_record_of_the_same_bytes_that_is_no_later_one_is_not_taken_for_one(finished):
+    """Who edits a record and seals it again has not made anything again."""
+    record = Path("data/microscopy/record.json")
+    content = json.loads(record.read_text())
+    record.write_text(sealed(content | {"device": "another one", "started": "2000-01-01T00:00:00+00:00"}))
+    assert found().findings[0].reason == "made from an earlier data/microscopy/record.json"
+
+
 def test_records_of_an_earlier_form_are_stale(finished):
     record = TAP / "picture.json"
     content = json.loads(record.read_text())
