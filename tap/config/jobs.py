@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from tap.config.messages import explain
-from tap.config.methods import COMMON_RECOVERY, DENSE, PRETRAINING, RANDOM_ENCODER, TAP, TAUGHT, VARIANTS, methods_of
+from tap.config.methods import (
+    COMMON_RECOVERY,
+    DENSE,
+    MAIN,
+    PRETRAINING,
+    RANDOM_ENCODER,
+    RANDOM_ENCODERS,
+    STARTS,
+    TAP,
+    TAUGHT,
+    VARIANTS,
+    methods_of,
+)
 from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
 from tap.errors import UserError
 from tap.runs import Run
@@ -35,6 +48,11 @@ def pretraining_run(cfg: ScaleConfig, task: str) -> Run:
 def dense_run(cfg: ScaleConfig, task: str, seed: int) -> Run:
     """The no-pruning run of a seed."""
     return Run(cfg.scale, task, DENSE, seed=seed)
+
+
+def start_run(run: Run) -> Run:
+    """The training of no pruning that a run goes on from where `start_from` is `dense`."""
+    return replace(run, method=DENSE, rate=1.0, variant=STARTS.get(run.variant, STARTS[MAIN]))
 
 
 def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
@@ -76,17 +94,15 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
                 "pre-training to run; give `train` instead to pre-train here"
             )
         train, start_from = settings.pretrain.train, "scratch"
-    elif run.method == DENSE:
-        train, start_from = settings.dense, "scratch" if run.variant == RANDOM_ENCODER else "pretrained"
+    elif run.method == DENSE and (settings.start_from == "pretrained" or run.variant in STARTS.values()):
+        train, start_from = settings.dense, "scratch" if run.variant in RANDOM_ENCODERS else "pretrained"
     elif run.method in methods_of(run.task):
         train, start_from = settings.method, settings.start_from
     else:
         known = ", ".join((PRETRAINING, *methods_of(run.task)))
         raise UserError(f"method: '{run.method}' is not a method of {run.task}; known: {known}")
-    if run.variant not in VARIANTS or (run.variant == RANDOM_ENCODER and (run.method != DENSE or run.task == "cls")):
-        raise UserError(
-            f"variant: {run.id} cannot be made; known are {', '.join(VARIANTS)}, the last for {DENSE} of a dense task"
-        )
+    if run.variant not in _variants(run, settings):
+        raise UserError(f"variant: {run.id} cannot be made; known here are {', '.join(_variants(run, settings))}")
     if run.method in (PRETRAINING, DENSE) and run.rate != 1.0:
         raise UserError(f"keep rate: '{run.method}' removes nothing, so its rate is 1, not {run.rate}")
     return JobSpec(
@@ -218,6 +234,17 @@ def probe_parameters(cfg: ScaleConfig, task: str, kind: str) -> dict[str, Any]:
 def endpoint_file(spec: JobSpec) -> Path | None:
     """The file that a job reads its endpoint from; None where it needs none or the settings give it."""
     return endpoint_path(spec.scale, spec.task) if uses_endpoint(spec) and spec.recovery.endpoint == "auto" else None
+
+
+def _variants(run: Run, settings: TaskConfig) -> tuple[str, ...]:
+    """The variants that a run of this task and method may have."""
+    if run.method != DENSE:
+        return (MAIN,)
+    unknown = {
+        *(() if settings.start_from == "dense" else STARTS.values()),
+        *(RANDOM_ENCODERS if run.task == "cls" else ()),
+    }
+    return tuple(variant for variant in VARIANTS if variant not in unknown)
 
 
 def _left_out(method: str, job: Job) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ PRETRAINING: Final = "mae"
 """The run that makes a task's pre-trained backbone. A run like the others, but no row of a table."""
 
 DENSE: Final = "dense"
-"""No pruning: the reference of every comparison, and where the methods start at desk scale."""
+"""No pruning: the reference of every comparison."""
 
 TAP: Final = "tap"
 """The paper's method, which alone is measured at several keep rates."""
@@ -22,7 +22,13 @@ MAIN: Final = "main"
 RANDOM_ENCODER: Final = "random-encoder"
 """Variant of no pruning: only the head is trained, on a frozen encoder with random weights. A floor for dense tasks."""
 
-VARIANTS: Final = (MAIN, RANDOM_ENCODER)
+STARTS: Final = {MAIN: "start", RANDOM_ENCODER: "random-encoder-start"}
+"""Variants of no pruning that others go on from (`start_from: dense`), by the variant that goes on."""
+
+VARIANTS: Final = (*STARTS, *STARTS.values())
+
+RANDOM_ENCODERS: Final = (RANDOM_ENCODER, STARTS[RANDOM_ENCODER])
+"""Variants whose encoder is random and frozen."""
 
 METHODS: Final[dict[str, tuple[str, ...]]] = {
     DENSE: ("cls", "seg", "det"),

@@ -330,12 +330,13 @@ class TaskConfig(Strict):
     model: ModelConfig
     pretrain: PretrainConfig
     start_from: Literal["pretrained", "dense"] = Field(
-        description="where every method starts: the pre-trained weights, or the no-pruning checkpoint of the same seed"
+        description="where every method starts: the pre-trained weights, or a first training without pruning, one per "
+        "seed, from which all, no pruning too, go on with the same budget"
     )
     seeds: tuple[int, ...] = Field(min_length=1, description="seeds of every run of the task")
     methods: tuple[str, ...] = Field(min_length=1, description="rows of the task's main table, by reducer name")
-    dense: TrainConfig = Field(description="training of the no-pruning checkpoint")
-    method: TrainConfig = Field(description="training of every other method: one budget for all")
+    dense: TrainConfig = Field(description="training without pruning: of that row, or of where all start")
+    method: TrainConfig = Field(description="training of every method: one budget for all")
     options: MethodOptions = MethodOptions()
     recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig

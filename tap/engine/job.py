@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tap.config.jobs import dense_spec, endpoint_file, has_teacher, job_json, run_of
+from tap.config.jobs import dense_spec, endpoint_file, has_teacher, job_json, run_of, start_run
 from tap.config.methods import DENSE, PRETRAINING
 from tap.config.schema import JobSpec
 from tap.encoder.weights import load_backbone
@@ -120,7 +120,7 @@ def starting_weights(spec: JobSpec) -> Path | None:
     source = (
         Run(spec.scale, spec.pretrain.share or spec.task, PRETRAINING)
         if spec.start_from == "pretrained"
-        else dense_of(spec)
+        else start_run(run_of(spec))
     )
     return published_weights(source)
 

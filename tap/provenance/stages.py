@@ -62,7 +62,13 @@ _METHODS: Final = (*_RUNS, "tasks.*.method", "tasks.*.methods", "tasks.*.start_f
 STAGES: Final = (
     Stage("data", "Fetch and verify the data, or check a person's own", ("tasks.*.data",), cached=("data",)),
     Stage("pretrain", "Pre-train one backbone per task", (*_RUNS, "tasks.*.pretrain"), ("data",), (PRETRAINING,)),
-    Stage("base", "Train the no-pruning models", (*_RUNS, "tasks.*.dense"), ("pretrain",), (DENSE,)),
+    Stage(
+        "base",
+        "Train the no-pruning models",
+        (*_RUNS, "tasks.*.dense", "tasks.*.method", "tasks.*.start_from"),
+        ("pretrain",),
+        (DENSE,),
+    ),
     Stage("tap", "Train TAP-J at every keep rate", (*_METHODS, "keep_rates"), ("base",), (TAP,)),
     Stage(
         "baselines",

@@ -19,8 +19,9 @@ from tap.config.jobs import (
     probe_parameters,
     probed_runs,
     probes_of,
+    start_run,
 )
-from tap.config.methods import DENSE, METHODS, PRETRAINING, RANDOM_ENCODER, TAP
+from tap.config.methods import DENSE, METHODS, PRETRAINING, TAP
 from tap.errors import UserError
 from tap.paper.figures.names import FIGURES
 from tap.paper.tables.names import OF_PROBES, OF_RATES, OF_SETTINGS
@@ -160,13 +161,12 @@ def data_of(wildcards):
 def start_of(wildcards):
     """The weights that a training starts from; none for a random encoder."""
     settings = CFG.tasks[wildcards.task]
-    if wildcards.variant == RANDOM_ENCODER:
+    run = run_of(wildcards)
+    start_from = job_spec(CFG, run).start_from
+    if start_from == "scratch":
         return []
-    if wildcards.method != "dense" and settings.start_from == "dense":
-        return str(
-            dense_run(CFG, wildcards.task, int(wildcards.seed)).folder
-            / "model.safetensors"
-        )
+    if start_from == "dense":
+        return str(start_run(run).folder / "model.safetensors")
     if settings.pretrain.weights is not None:
         weights = Path(settings.pretrain.weights).expanduser()
         if not weights.is_file():

@@ -10,7 +10,7 @@ import torch
 from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
-from tap.config.methods import RANDOM_ENCODER
+from tap.config.methods import RANDOM_ENCODERS
 from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.reducers.build import build_encoder
@@ -56,7 +56,7 @@ class Detection(Pipeline):
                 f"block: give [{len(encoder.vit.blocks)}]"
             )
         encoder.vit.norm = encoder.vit.fc_norm = nn.Identity()  # for classifiers; the pyramid has norms of its own
-        if spec.variant == RANDOM_ENCODER:
+        if spec.variant in RANDOM_ENCODERS:
             encoder.requires_grad_(False)
         heads = head_settings(spec.model.detector, spec.data.num_classes, spec.model.patch_size)
         with torch.random.fork_rng():
