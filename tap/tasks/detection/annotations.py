@@ -12,8 +12,43 @@ from tap.errors import UserError
 
 Content = dict[str, Any]
 _PARTS: Final = ("images", "annotations", "categories")
+_HUGE = 1e15
 _ROUNDING = 1.0
 """Pixels by which COCO's own boxes reach over the border of the image."""
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    """A finite number (JSON as Python reads it has NaN and infinity)."""
+    return isinstance(value, int | float) and abs(value) < _HUGE
+
+
+def _is_box(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 4 and all(map(_is_number, value))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+_ID: Final = (_is_whole, "a whole number")
+_SIDE: Final = (lambda value: _is_whole(value) and value > 0, "a number of pixels")
+_FORM: Final[dict[str, dict[str, tuple[Callable[[Any], bool], str]]]] = {
+    "images": {"id": _ID, "file_name": (_is_text, "a name"), "height": _SIDE, "width": _SIDE},
+    "annotations": {
+        "id": _ID,
+        "image_id": _ID,
+        "category_id": _ID,
+        "bbox": (_is_box, "[left, top, width, height]"),
+        "area": (_is_number, "a number"),
+        "segmentation": (lambda _: True, ""),  # `faults` has more to say
+    },
+    "categories": {"id": _ID, "name": (_is_text, "a name")},
+}
+"""What the entries of each list must have, by key: whether a value is right, and what it should be."""
 
 
 def read_annotations(path: Path) -> Content:
@@ -51,15 +86,16 @@ def load(path: Path) -> Content:
     lists = isinstance(content, dict) and all(isinstance(content.get(part), list) for part in _PARTS)
     if not lists or not all(isinstance(entry, dict) for part in _PARTS for entry in content[part]):
         raise UserError(f"{path}: is not an instance file of COCO: it must have the lists {', '.join(_PARTS)}")
-    for part, keys in (
-        ("images", ("id", "file_name", "height", "width")),
-        ("annotations", ("id", "image_id", "category_id", "bbox", "area", "segmentation")),
-        ("categories", ("id", "name")),
-    ):
+    for part, form in _FORM.items():
         for entry in content[part]:
-            lacking = [key for key in keys if key not in entry]
-            if lacking:
-                raise UserError(f"{path}: {part}: entry {entry.get('id', entry)} has no '{lacking[0]}'; get it again")
+            for key, (right, meaning) in form.items():
+                if key not in entry:
+                    raise UserError(f"{path}: {part}: entry {entry.get('id', entry)} has no '{key}'; get it again")
+                if not right(entry[key]):
+                    raise UserError(
+                        f"{path}: {part}: entry {entry.get('id', entry)}: its {key} is {entry[key]!r}, not {meaning}; "
+                        "mend the file"
+                    )
     return content
 
 
@@ -76,6 +112,9 @@ def faults(content: Content) -> dict[str, list[str]]:
         ),
         "categories that are not listed": lambda a: _unless(
             a["category_id"] in categories, f"category {a['category_id']}"
+        ),
+        "crowd flags that are neither 0 nor 1": lambda a: _unless(
+            a.get("iscrowd", 0) in (0, 1), f"iscrowd {a.get('iscrowd')!r}"
         ),
         "boxes outside of their image": lambda a: _outside(a, images.get(a["image_id"])),
         "masks that are broken": lambda a: _broken(a["segmentation"], images.get(a["image_id"])),
@@ -107,32 +146,36 @@ def _twice(ids: Iterator[Any]) -> list[str]:
 
 
 def _outside(annotation: Content, image: Content | None) -> str | None:
-    box = annotation["bbox"]
-    if not isinstance(box, list) or len(box) != 4 or not all(isinstance(value, int | float) for value in box):
-        return f"its box is {box}, not [left, top, width, height]"
     if image is None:
         return None
-    left, top, width, height = box
+    box = left, top, width, height = annotation["bbox"]
     reach = min(left, top, image["width"] - left - width, image["height"] - top - height)
     if width < 0 or height < 0 or reach < -_ROUNDING:
-        return f"box {box} of an image of {image['width']} x {image['height']}"
+        return f"box {list(box)} of an image of {image['width']} x {image['height']}"
     return None
 
 
 def _broken(mask: Any, image: Content | None) -> str | None:
     """What is wrong with a mask: polygons, or COCO's run-length code, compressed or not."""
     if isinstance(mask, list):
-        right = bool(mask) and all(isinstance(part, list) and len(part) >= 6 and not len(part) % 2 for part in mask)
-        return _unless(right, "a polygon needs three or more pairs of coordinates")
+        return _unless(bool(mask) and all(map(_is_polygon, mask)), "a polygon needs three or more pairs of numbers")
     if not isinstance(mask, dict) or not {"size", "counts"} <= mask.keys():
         return "neither polygons nor a run-length code"
-    if image is not None and list(mask["size"]) != [image["height"], image["width"]]:
+    if image is None:
+        return None
+    if mask["size"] != [image["height"], image["width"]]:
         return f"run-length code of {mask['size']} in an image of {[image['height'], image['width']]}"
     counts = mask["counts"] if isinstance(mask["counts"], list) else _decompress(mask["counts"])
     if counts is None or not all(isinstance(count, int) and count >= 0 for count in counts):
         return "run-length code that cannot be read"
     pixels = mask["size"][0] * mask["size"][1]
     return _unless(sum(counts) == pixels, f"run-length code of {sum(counts)} pixels, not {pixels}")
+
+
+def _is_polygon(part: Any) -> bool:
+    if not isinstance(part, list) or len(part) < 6 or len(part) % 2:
+        return False
+    return set(map(type, part)) <= {int, float} and abs(sum(part)) < _HUGE  # NaN and infinity reach the sum
 
 
 def _decompress(text: Any) -> list[int] | None:

@@ -13,8 +13,7 @@ from tap.config.schema import DataConfig, JobSpec
 from tap.errors import UserError
 from tap.tasks.base import Batch, Item, Sample, Splits, batch_seed, seeded_rng, split_item
 from tap.tasks.detection.annotations import Content, read_annotations, without_objects
-from tap.tasks.detection.data_transforms import TRANSFORMS, CocoDataset, PackImage, coco_of
-from tap.tasks.segmentation.data_transforms import LoadImage
+from tap.tasks.detection.data_transforms import TRANSFORMS, CocoDataset, LoadListedImage, PackImage, coco_of
 from tap.tasks.subsets import balanced
 
 _FILES = {
@@ -97,6 +96,12 @@ def open_splits(spec: JobSpec) -> Splits:
         raise UserError(f"{root}: not prepared; run `tap data prepare det` first")
     contents = {split: _read(root / file, data) for split, (file, _) in _FILES[data.name].items()}
     training, validation = contents["train"], contents["validation"]
+    for content, (file, _) in zip(contents.values(), _FILES[data.name].values(), strict=True):
+        if _classes(content) != _classes(training):
+            raise UserError(
+                f"{root / file}: numbers other categories than {_FILES[data.name]['train'][0]}, or in another order; "
+                "take both files from one source"
+            )
     held_out = contents.get("calibration", training)
     groups = {id(content): _groups(content, data) for content in contents.values()}
     calibration = balanced(groups[id(held_out)], data.calibration, data.name, "calibration")
@@ -124,7 +129,7 @@ def train_pipeline(spec: JobSpec) -> list[Any]:
     """Large-scale jittering, crop and flip, as the spec's augmentation says."""
     size, augment = spec.model.image_size, spec.train.augment
     steps: list[Any] = [
-        LoadImage(),
+        LoadListedImage(),
         {"type": "LoadAnnotations", "with_bbox": True, "with_mask": True},
         {
             "type": "RandomResize",
@@ -151,7 +156,7 @@ def eval_pipeline(spec: JobSpec) -> list[Any]:
     """The whole image, its longest side brought to the model's size."""
     size = spec.model.image_size
     return [
-        LoadImage(),
+        LoadListedImage(),
         {"type": "Resize", "scale": (size, size), "keep_ratio": True},
         PackImage(spec.data.mean, spec.data.std, size, objects=False),
     ]
@@ -176,6 +181,11 @@ def _read(path: Path, data: DataConfig) -> Content:
     if not content["images"]:
         raise UserError(f"{path}: lists no image; get it again")
     return content
+
+
+def _classes(content: Content) -> list[tuple[int, str]]:
+    """Ids and names of the categories in the order that numbers the classes."""
+    return [(category["id"], category["name"]) for category in content["categories"]]
 
 
 def _split(spec: JobSpec, content: Content, split: str, numbers: np.ndarray, train: bool) -> DetectionSplit:

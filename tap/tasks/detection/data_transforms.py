@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from mmcv.transforms import BaseTransform
 
+from tap.errors import UserError
 from tap.tasks.images import normalised
 from tap.tasks.openmmlab import import_quietly
+from tap.tasks.segmentation.data_transforms import LoadImage
 
 CocoDataset: Any = import_quietly("mmdet.datasets").CocoDataset
 COCO: Any = import_quietly("mmdet.datasets.api_wrappers").COCO
@@ -35,6 +37,21 @@ class Place:
     image_id: Any
     meta: dict[str, Any]
     objects: tuple[dict[str, Any], ...]
+
+
+class LoadListedImage(LoadImage):
+    """Reads an image, and refuses one of another size than listed: boxes and masks would lie elsewhere."""
+
+    def transform(self, results: dict[str, Any]) -> dict[str, Any]:
+        """Adds `img` and its sizes."""
+        results = super().transform(results)
+        (height, width), listed = results["img_shape"], (results["height"], results["width"])
+        if (height, width) != listed:
+            raise UserError(
+                f"{results['img_path']}: has {width} x {height} pixels, its annotation file lists {listed[1]} x "
+                f"{listed[0]}; get the image that the annotations belong to"
+            )
+        return results
 
 
 class PackImage(BaseTransform):

@@ -4,6 +4,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from pycocotools import mask as codes
 
 from tap.errors import UserError
@@ -114,7 +115,33 @@ BAD = {
         lambda c: c["annotations"][0].update(bbox=[60, 4, 10, 10]), "boxes outside of their image: annotation 1: box"
     ),
     "a box that is none": (
-        lambda c: c["annotations"][0].update(bbox=[1, 2, 3]), "boxes outside of their image: annotation 1: its box is"
+        lambda c: c["annotations"][0].update(bbox=[1, 2, 3]), r"entry 1: its bbox is \[1, 2, 3\], not \[left, top"
+    ),
+    "a box of infinite size": (
+        lambda c: c["annotations"][0].update(bbox=[1, 2, 3, float("nan")]), "entry 1: its bbox is .*nan"
+    ),
+    "no box": (lambda c: c["annotations"][0].update(bbox=None), "entry 1: its bbox is None"),
+    "no area": (lambda c: c["annotations"][0].update(area=None), "entry 1: its area is None, not a number"),
+    "an area without end": (lambda c: c["annotations"][0].update(area=10**400), "entry 1: its area is 1000"),
+    "an id that is a list": (lambda c: c["annotations"][0].update(image_id=[100]), r"its image_id is \[100\], not"),
+    "a category that is a list": (lambda c: c["annotations"][0].update(category_id=[2]), "its category_id is"),
+    "a file name that is a number": (lambda c: c["images"][0].update(file_name=5), "entry 100: its file_name is 5"),
+    "a side that is text": (lambda c: c["images"][0].update(height="40"), "entry 100: its height is '40'"),
+    "a side of nothing": (lambda c: c["images"][0].update(width=0), "its width is 0, not a number of pixels"),
+    "a crowd flag that is text": (
+        lambda c: c["annotations"][0].update(iscrowd="no"), "neither 0 nor 1: annotation 1: iscrowd 'no'"
+    ),
+    "a polygon of text": (
+        lambda c: c["annotations"][1].update(segmentation=[["a"] * 6]), "masks that are broken: annotation 2: a polygon"
+    ),
+    "a polygon without numbers": (
+        lambda c: c["annotations"][1].update(segmentation=[[float("nan")] * 6]), "annotation 2: a polygon"
+    ),
+    "a polygon of lists": (
+        lambda c: c["annotations"][1].update(segmentation=[[[1, 2]] * 6]), "annotation 2: a polygon"
+    ),
+    "a run-length code of no size": (
+        lambda c: c["annotations"][0]["segmentation"].update(size=None), "masks that are broken: annotation 1"
     ),
     "a category that is not listed": (
         lambda c: c["annotations"][1].update(category_id=7), "categories that are not listed: annotation 2: category 7"
@@ -190,6 +217,23 @@ def test_only_images_without_objects_cannot_be_trained_on(det_spec, coco_root):
 def test_settings_that_do_not_fit(data, message, det_spec):
     with pytest.raises(UserError, match=message):
         open_splits(det_spec(**data))
+
+
+def test_classes_in_another_order_are_refused(det_spec, coco_root):
+    """The order numbers the classes: what was trained as a block would be judged as a triangle."""
+    file = edit(coco_root, lambda content: content["categories"].reverse(), "val2017")
+    with pytest.raises(UserError, match="numbers other categories than annotations/instances_train2017") as caught:
+        open_splits(det_spec())
+    assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize("split", ["train2017", "val2017"])
+def test_an_image_of_another_size_than_listed_is_refused(split, det_spec, coco_root):
+    for path in (coco_root / split).iterdir():
+        Image.fromarray(np.zeros((20, 24, 3), dtype=np.uint8)).save(path)
+    splits = open_splits(det_spec())
+    with pytest.raises(UserError, match=r"\.jpg: has 24 x 20 pixels, its annotation file lists 48 x 40"):
+        _ = splits.train[Item(0, 1)] if split == "train2017" else splits.validation[0]
 
 
 def test_no_json(det_spec, coco_root):
