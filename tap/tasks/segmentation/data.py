@@ -221,7 +221,7 @@ def _stems(root: Path, folder: str, data: DataConfig) -> np.ndarray:
     """
     suffix = _IMAGE_SUFFIX[data.name]
     images, maps = root / "images" / folder, root / "annotations" / folder
-    stems = sorted(path.name.removesuffix(suffix) for path in images.glob(f"*{suffix}"))
+    stems = sorted(path.name.removesuffix(suffix) for path in images.glob(f"*{suffix}") if path.is_file())
     if not stems:
         raise UserError(f"{images}: no {suffix} images; data.root must hold ADE20K's `images` and `annotations`")
     known = {path.stem for path in maps.glob("*.png")}

@@ -184,6 +184,12 @@ def test_missing_data(seg_spec, ade_root):
         open_splits(seg_spec())
 
 
+def test_a_folder_among_the_images_is_no_image(seg_spec, ade_root):
+    before = open_splits(seg_spec()).validation.names
+    (ade_root / "images" / "validation" / "ADE_validation_00000000_old.jpg").mkdir()
+    assert open_splits(seg_spec()).validation.names == before
+
+
 def test_bad_settings(seg_spec):
     with pytest.raises(UserError, match="not a segmentation dataset"):
         open_splits(seg_spec(name="coco"))
