@@ -322,13 +322,17 @@ def _is_complete(path: Path, settings: dict[str, object]) -> bool:
     if not path.is_file():
         return False
     try:
-        manifest = json.loads(path.read_text())
-    except json.JSONDecodeError:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    if not isinstance(manifest, dict) or manifest.get("settings") != settings:
+        return False
+    if not all(isinstance(manifest.get(part), dict) for part in ("coco", "tiles")):
         return False
     root = path.parent
     return (
-        manifest.get("settings") == settings
-        and (root / "README.md").is_file()
+        (root / "README.md").is_file()
+        and manifest["coco"].keys() == set(SPLITS)
         and all(
             coco_path(root, split).is_file() and sha256_file(coco_path(root, split)) == digest
             for split, digest in manifest["coco"].items()

@@ -81,6 +81,23 @@ def test_damage_is_mended(source, tmp_path):
     assert files(tmp_path) == whole
 
 
+@pytest.mark.parametrize("content", ["", "[]", "{}", b"\xff", "no coco", "no tiles", "no split"])
+def test_a_damaged_manifest_is_made_anew(source, prepared, tmp_path, content):
+    root = tmp_path / "data"
+    shutil.copytree(prepared[0], root)
+    path = root / "manifest.json"
+    whole = path.read_bytes()
+    manifest = json.loads(whole)
+    if content == "no split":
+        del manifest["coco"]["validation"]
+    elif str(content).startswith("no "):
+        del manifest[content[3:]]
+    text = json.dumps(manifest) if str(content).startswith("no ") else content
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    run(root, source)
+    assert path.read_bytes() == whole
+
+
 def test_tiles_of_other_settings_go_away(source, prepared, tmp_path):
     run(tmp_path, source, tiles={"training": 9, "calibration": 3, "validation": 3})
     assert len(list((tmp_path / "images" / "training").iterdir())) == 9
