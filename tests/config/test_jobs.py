@@ -3,7 +3,7 @@ import json
 import pytest
 
 from tap.config import job_json, job_spec, load_scale, parse_job, runs_of_table
-from tap.config.jobs import pretraining_run, run_of
+from tap.config.jobs import pretraining_run, run_of, start_run
 from tap.errors import UserError
 from tap.runs import Run
 
@@ -36,12 +36,19 @@ def test_the_runs_of_a_table():
 def test_each_kind_of_run_gets_its_schedule_and_its_start():
     task = DESK.tasks["cls"]
     spec = {method: job_spec(DESK, Run("desk", "cls", method)) for method in ("mae", "dense")}
+    spec["start"] = job_spec(DESK, start_run(Run("desk", "cls", "tap", 0.5)))
     spec |= {method: job_spec(DESK, Run("desk", "cls", method, 0.5)) for method in ("random", "tap")}
     assert (spec["mae"].train, spec["mae"].start_from) == (task.pretrain.train, "scratch")
-    assert (spec["dense"].train, spec["dense"].start_from) == (task.dense, "pretrained")
+    assert (spec["start"].train, spec["start"].start_from) == (task.dense, "pretrained")
     assert (spec["tap"].train, spec["tap"].start_from) == (task.method, "dense")
-    assert spec["random"].train == spec["tap"].train
-    assert job_spec(load_scale("paper"), Run("paper", "cls", "tap", 0.5)).start_from == "pretrained"
+    for method in ("random", "dense"):
+        assert (spec[method].train, spec[method].start_from) == (spec["tap"].train, "dense"), "one budget for all"
+    paper = load_scale("paper")
+    for method, rate, train in (("tap", 0.5, paper.tasks["cls"].method), ("dense", 1.0, paper.tasks["cls"].dense)):
+        at_paper_scale = job_spec(paper, Run("paper", "cls", method, rate))
+        assert (at_paper_scale.train, at_paper_scale.start_from) == (train, "pretrained")
+    with pytest.raises(UserError, match=r"variant: cls/dense/r1\.00/start/s0 cannot be made; known here are main"):
+        job_spec(paper, Run("paper", "cls", "dense", variant="start"))
     assert pretraining_run(DESK, "cls") == Run("desk", "cls", "mae")
     assert pretraining_run(DESK, "det") == Run("desk", "seg", "mae")  # the same images
     assert run_of(spec["tap"]) == Run("desk", "cls", "tap", 0.5)
@@ -81,11 +88,11 @@ def test_json_and_back_is_the_same_job(scale, job):
             assert parse_job(job_json(spec, job), job, cfg, run) == spec
 
 
-TAP_RUN, DENSE_RUN = Run("desk", "cls", "tap", 0.5), Run("desk", "cls", "dense")
+TAP_RUN = Run("desk", "cls", "tap", 0.5)
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "train_tap", "train_dense", "evaluate_tap"),
+    ("path", "value", "train_tap", "train_start", "evaluate_tap"),
     [
         ("tasks.cls.method.length", 999, True, False, False),
         ("tasks.cls.dense.length", 999, False, True, False),
@@ -104,7 +111,7 @@ TAP_RUN, DENSE_RUN = Run("desk", "cls", "tap", 0.5), Run("desk", "cls", "dense")
     ],
 )
 def test_an_edit_changes_the_parameters_of_exactly_the_jobs_that_read_it(
-    path, value, train_tap, train_dense, evaluate_tap
+    path, value, train_tap, train_start, evaluate_tap
 ):
     cfg = changed(path, value)
     assert cfg != DESK
@@ -113,8 +120,15 @@ def test_an_edit_changes_the_parameters_of_exactly_the_jobs_that_read_it(
         return job_json(job_spec(cfg, run), job) != job_json(job_spec(DESK, run), job)
 
     assert differs(TAP_RUN, "train") == train_tap
-    assert differs(DENSE_RUN, "train") == train_dense
+    assert differs(start_run(TAP_RUN), "train") == train_start
     assert differs(TAP_RUN, "evaluate") == evaluate_tap
+
+
+def test_no_pruning_reads_the_common_budget_and_nothing_of_pruning():
+    run = Run("desk", "cls", "dense")
+    before = job_json(job_spec(DESK, run), "train")
+    assert job_json(job_spec(changed("controller.tau_end", 0.2), run), "train") == before
+    assert job_json(job_spec(changed("tasks.cls.method.length", 999), run), "train") != before
 
 
 def test_settings_that_only_say_how_to_run_come_from_the_settings_in_use():
@@ -150,8 +164,9 @@ def test_a_spec_that_is_no_json_object_is_refused(text):
 def test_a_dense_task_has_a_random_encoder_beside_it():
     floor = [run for run in runs_of_table(DESK, "seg") if run.variant == "random-encoder"]
     assert floor == [Run("desk", "seg", "dense", variant="random-encoder", seed=DESK.tasks["seg"].seeds[0])]
-    spec = job_spec(DESK, floor[0])
-    assert (spec.train, spec.start_from) == (DESK.tasks["seg"].dense, "scratch")
+    spec, start = job_spec(DESK, floor[0]), job_spec(DESK, start_run(floor[0]))
+    assert (start.train, start.start_from) == (DESK.tasks["seg"].dense, "scratch")
+    assert (spec.train, spec.start_from) == (DESK.tasks["seg"].method, "dense"), "like no pruning itself"
     for run in (
         Run("desk", "seg", "tap", 0.5, "random-encoder"),
         Run("desk", "cls", "dense", variant="random-encoder"),

@@ -105,9 +105,9 @@ def test_a_place_that_cannot_be_written_is_refused_before_any_step(project, plac
         train_run(toy_spec(), Untouched())
 
 
-def test_a_method_starts_from_the_dense_run_of_its_seed():
-    dense, method = toy_spec(seed=3), toy_spec("tap", seed=3, start_from="dense", length=1, warmup=0)
-    with pytest.raises(UserError, match=r"cls/dense/r1\.00/main/s3/model\.safetensors: run .* is not trained yet"):
+def test_a_method_starts_from_the_first_training_of_its_seed():
+    dense, method = toy_spec(seed=3, variant="start"), toy_spec("tap", seed=3, start_from="dense", length=1, warmup=0)
+    with pytest.raises(UserError, match=r"cls/dense/r1\.00/start/s3/model\.safetensors: run .* is not trained yet"):
         train_run(method, ToyTask())
     train_run(dense, ToyTask())
     train_run(method, ToyTask())
@@ -120,7 +120,7 @@ def test_a_method_starts_from_the_dense_run_of_its_seed():
 
 
 def test_an_edited_or_cut_dense_checkpoint_is_refused():
-    dense, method = toy_spec(), toy_spec("tap", start_from="dense")
+    dense, method = toy_spec(variant="start"), toy_spec("tap", start_from="dense")
     train_run(dense, ToyTask())
     path = run_of(dense).folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
@@ -129,7 +129,7 @@ def test_an_edited_or_cut_dense_checkpoint_is_refused():
 
 
 def test_a_dense_checkpoint_of_another_width_is_refused():
-    train_run(toy_spec(width=8), ToyTask())
+    train_run(toy_spec(width=8, variant="start"), ToyTask())
     with pytest.raises(UserError, match=r"is \(1, 1, 8\) in the file and \(1, 1, 12\) in the model"):
         train_run(toy_spec("tap", start_from="dense"), ToyTask())
 

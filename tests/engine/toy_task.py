@@ -30,7 +30,9 @@ from tap.tasks.classification.task import Classification
 CLASSES = 3
 
 
-def toy_spec(method="dense", seed=0, width=12, start_from="scratch", weights=None, sha256=None, **train):
+def toy_spec(
+    method="dense", seed=0, width=12, start_from="scratch", variant="main", weights=None, sha256=None, **train
+):
     optimizer = OptimizerConfig(**{"lr": 1e-2, "layer_decay": 0.8, "clip_grad": 1.0, **train.pop("optimizer", {})})
     schedule = ScheduleConfig(warmup=train.pop("warmup", 2))
     settings = {"length": 12, "unit": "steps", "batch_size": 8, "log_steps": 2, "checkpoint_seconds": 1e-9, **train}
@@ -39,7 +41,7 @@ def toy_spec(method="dense", seed=0, width=12, start_from="scratch", weights=Non
         task="cls",
         method=method,
         rate=1.0 if method in ("dense", "mae") else 0.5,
-        variant="main",
+        variant=variant,
         seed=seed,
         device="cpu",
         data=DataConfig(

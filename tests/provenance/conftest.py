@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from tap.config import job_spec, load_scale, runs_of_table
-from tap.config.jobs import dense_run, endpoint_path, job_json, pretraining_run, uses_endpoint
+from tap.config.jobs import dense_run, endpoint_path, job_json, pretraining_run, start_run, uses_endpoint
+from tap.config.methods import RANDOM_ENCODER
 from tap.paper.headline import write_headline
 from tap.paper.tables.registry import build_table
 from tap.paper.tidy import tidy_path, write_tidy
@@ -42,7 +43,8 @@ class Finished:
         self.runs = runs_of_table(self.cfg, "seg")
         self.train(pretraining_run(self.cfg, "seg"))
         dense = dense_run(self.cfg, "seg", 0)
-        self.train(dense)
+        for run in (start_run(dense), *(start_run(run) for run in self.runs if run.variant == RANDOM_ENCODER), dense):
+            self.train(run)
         self.endpoint(dense)
         for run in self.runs:
             if run != dense:
@@ -67,10 +69,8 @@ class Finished:
 
     def train(self, run) -> None:
         spec, code = job_spec(self.cfg, run), behind.code_of_training(run.task, run.method)
-        sources = {"mae": [], "dense": [pretraining_run(self.cfg, run.task)]}
-        inputs = [
-            source.folder / "model.safetensors" for source in sources.get(run.method, [dense_run(self.cfg, "seg", 0)])
-        ]
+        starts = {"scratch": [], "pretrained": [pretraining_run(self.cfg, run.task)], "dense": [start_run(run)]}
+        inputs = [source.folder / "model.safetensors" for source in starts[spec.start_from]]
         if uses_endpoint(spec):
             inputs.append(endpoint_path("smoke", "seg"))
         outputs = [self.write(run.folder / name) for name in ("model.safetensors", "log.csv")]

@@ -27,6 +27,8 @@ def test_each_stage_gets_the_weights_that_it_trains(collected):
         "pretrain/seg/mae/r1.00/main/s0.safetensors",
         "base/seg/dense/r1.00/main/s0.safetensors",
         "base/seg/dense/r1.00/random-encoder/s0.safetensors",
+        "base/seg/dense/r1.00/random-encoder-start/s0.safetensors",
+        "base/seg/dense/r1.00/start/s0.safetensors",
         "baselines/seg/random/r0.50/main/s0.safetensors",
         "tap/seg/tap/r0.50/main/s0.safetensors",
     }

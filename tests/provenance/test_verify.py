@@ -17,6 +17,9 @@ from tap.provenance.record import record_job, sealed
 from tap.provenance.verify import Kind, require, verify, write_verified
 from tap.runs import Run
 
+START, FLOOR_START = (
+    Run("smoke", "seg", "dense", variant=variant).folder for variant in ("start", "random-encoder-start")
+)
 TAP, DENSE = (Run("smoke", "seg", method, rate).folder for method, rate in (("tap", 0.5), ("dense", 1.0)))
 
 
@@ -125,7 +128,7 @@ def test_the_records_are_chained_so_a_forged_one_is_found(finished):
 def test_changed_code_and_settings_make_results_stale_not_edited(finished, monkeypatch):
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("[0.5]", "[0.5], tasks.seg.dense.length: 9"))
     finding = found().findings[0]
-    assert (finding.path, finding.kind) == (f"{DENSE}/model.safetensors", Kind.STALE)
+    assert (finding.path, finding.kind) == (f"{FLOOR_START}/model.safetensors", Kind.STALE)
     assert finding.reason == "other settings: train.length was 3.0, is 9.0"
 
     code = behind.code_of_evaluation
@@ -146,22 +149,22 @@ def test_a_library_upgrade_shows_as_the_reason(finished, monkeypatch):
 
 
 def test_a_result_made_anew_leaves_what_was_made_of_the_old_one_stale(finished):
-    spec_record = json.loads((DENSE / "run.json").read_text())
+    spec_record = json.loads((START / "run.json").read_text())
     for name in ("model.safetensors", "log.csv"):
-        (DENSE / name).write_bytes(b"other weights")
+        (START / name).write_bytes(b"other weights")
     record_job(
-        DENSE / "run.json",
+        START / "run.json",
         "train",
         inputs=list(spec_record["inputs"]),
-        outputs=[DENSE / "model.safetensors", DENSE / "log.csv"],
+        outputs=[START / "model.safetensors", START / "log.csv"],
         started=datetime.now(UTC),
         fingerprint=spec_record["fingerprint"],
         facts={"run": spec_record["run"], "spec": spec_record["spec"]},
     )
     findings = {finding.path: finding for finding in found().findings}
-    assert findings[f"{TAP}/model.safetensors"].reason == f"made from an earlier {DENSE}/model.safetensors"
+    assert findings[f"{TAP}/model.safetensors"].reason == f"made from an earlier {START}/model.safetensors"
     assert all(finding.kind == Kind.STALE for finding in findings.values())
-    assert f"{DENSE}/model.safetensors" not in findings
+    assert f"{START}/model.safetensors" not in findings
 
 
 def prepare_again(change=lambda content: None, started="2999-01-01T00:00:00+00:00"):

@@ -7,7 +7,7 @@ import pytest
 TABLE = "results/smoke/tables/tab_cls.tex"
 AFTER_ONE_RUN = {"train_method": 1, "evaluate": 1, "gather": 1, "verify": 1, "table": 1}
 RESULTS = {"gather": 1, "verify": 1, "table": 1}
-ALL_THAT_COMPUTE = {"pretrain": 1, "train_dense": 1, "train_method": 13, "evaluate": 14}
+ALL_THAT_COMPUTE = {"pretrain": 1, "train_dense": 2, "train_method": 13, "evaluate": 14}
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_an_edit_repeats_exactly_what_it_concerns(done):
     assert done.planned(TABLE) == {"evaluate": 14} | RESULTS, "a setting of the evaluation"
 
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.cls.method.length: 9}}\n")
-    assert done.planned(TABLE) == {"train_method": 13, "evaluate": 13} | RESULTS, "a setting of the methods' training"
+    assert done.planned(TABLE) == {"train_dense": 1, "train_method": 13, "evaluate": 14} | RESULTS, "the common budget"
 
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {keep_rates: [0.4, 0.5, 0.7]}}\n")
     assert done.planned(TABLE) == AFTER_ONE_RUN, "one keep rate more"
@@ -82,8 +82,8 @@ def test_a_library_upgrade_repeats_what_computes_with_it_and_is_the_reason(done)
 
 @pytest.mark.slow
 def test_a_newer_input_repeats_what_is_made_of_it(done):
-    start = done.folder / "results/smoke/runs/cls/dense/r1.00/main/s0/model.safetensors"
+    start = done.folder / "results/smoke/runs/cls/dense/r1.00/start/s0/model.safetensors"
     start.write_text("other weights")
     later = start.stat().st_mtime + 100
     os.utime(start, (later, later))
-    assert done.planned(TABLE) == {"train_method": 13, "evaluate": 14} | RESULTS
+    assert done.planned(TABLE) == {"train_dense": 1, "train_method": 13, "evaluate": 14} | RESULTS
