@@ -79,6 +79,24 @@ def kept_weights(cfg: ScaleConfig, root: Path | str = ".") -> dict[str, Path]:
     return kept
 
 
+def differing(cfg: ScaleConfig, root: Path | str = ".") -> list[tuple[Path, str]]:
+    """Checkpoints that are not the weights of their run: edited, or from before a later training.
+
+    Returns:
+        Their paths within the project, each with its stage.
+    """
+    found, store = [], folder_of(cfg.scale, "")
+    for path in sorted((Path(root) / store).rglob("*.safetensors")):
+        checkpoint = path.relative_to(root)
+        stage, *parts = checkpoint.relative_to(store).with_suffix("").parts
+        run = Run.parse(cfg.scale, "/".join(parts))
+        weights = Path(root) / run.folder / WEIGHTS
+        same = weights.is_file() and weights.samefile(path)  # two names of one file
+        if not same and sha256_file(path) != _recorded(run, Path(root)):
+            found.append((checkpoint, stage))
+    return found
+
+
 def bring_back(kept: Mapping[str, Path], root: Path | str = ".") -> None:
     """Gives runs the weights that they lack."""
     for name, checkpoint in kept.items():

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
+from tap.provenance.checkpoints import differing
 from tap.provenance.current import Today
 from tap.provenance.files import hash_files
 from tap.provenance.ledger import Ledger, Record, read_ledger
@@ -134,6 +135,9 @@ def verify(
             walk.stray(name)
     for name in order:
         walk.look_at(name)
+    if not targets:
+        for path, stage in differing(cfg, root):
+            walk.copy(path.as_posix(), stage)
     size = sum(places[file].stat().st_size for file in files)
     return Verification(ledger, tuple(order), files, tuple(walk.findings), size)
 
@@ -256,6 +260,10 @@ class _Walk:
         """A file among the results."""
         if name not in self.ledger.maker and name not in self.ledger.records:
             self.without_record(name)
+
+    def copy(self, name: str, stage: str) -> None:
+        """A checkpoint for DVC that is not its run's: edited or old, which cannot be told; the run has its own."""
+        self._add(name, Kind.STALE, f"not the weights that its run's record names; `tap dvc collect {stage}` renews it")
 
     def _stale(self, name: str, reason: str) -> None:
         outputs = sorted(self.ledger.records[name].outputs, key=lambda file: (not file.endswith(_TELLING), file))

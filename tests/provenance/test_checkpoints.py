@@ -8,6 +8,7 @@ from tap.config import load_scale
 from tap.errors import UserError
 from tap.provenance.checkpoints import bring_back, collect, kept_weights
 from tap.provenance.stages import BY_NAME, STAGES
+from tap.provenance.verify import Kind, verify
 from tap.runs import Run
 
 TAP, DENSE = Run("smoke", "seg", "tap", 0.5), Run("smoke", "seg", "dense")
@@ -56,6 +57,21 @@ def test_edited_weights_are_not_collected(collected):
     with pytest.raises(UserError, match=rf"{DENSE.folder}/model\.safetensors: edited"):
         collect(load_scale("smoke"), BY_NAME["base"])
     assert (STORE / "base" / f"{DENSE.id}.safetensors").read_bytes() == before
+
+
+def test_an_edited_checkpoint_is_found_and_collecting_mends_it(collected):
+    cfg, checkpoint = load_scale("smoke"), STORE / "tap" / f"{TAP.id}.safetensors"
+    assert verify(cfg).findings == ()
+    right = checkpoint.read_bytes()
+    checkpoint.unlink()  # as DVC puts a copy of its own in place
+    checkpoint.write_bytes(right)
+    assert verify(cfg).findings == ()
+    checkpoint.write_bytes(bytes([right[0] ^ 1]) + right[1:])
+    assert [(item.path, item.kind) for item in verify(cfg).findings] == [(checkpoint.as_posix(), Kind.STALE)]
+    assert "`tap dvc collect tap` renews it" in str(verify(cfg).findings[0])
+    assert verify(cfg, [TAP.folder / "metrics.json"]).findings == (), "nothing was made from it"
+    collect(cfg, BY_NAME["tap"])
+    assert checkpoint.read_bytes() == right
 
 
 def test_weights_come_back_if_they_are_the_right_ones(collected):

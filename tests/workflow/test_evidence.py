@@ -90,3 +90,15 @@ def test_an_edited_file_of_a_clone_is_refused_by_name(built, tmp_path):
     assert {file: file.stat().st_mtime_ns for file in Path(clone.folder / "results").rglob("*")} == before
     assert not (clone.folder / "paper_tables").exists()
     shutil.rmtree(clone.folder)
+
+
+def test_data_prepared_again_with_the_same_bytes_leave_everything_done(restored):
+    """The manifest is what it was, so Snakemake repeats nothing; the new record has other times."""
+    folder = restored.folder / "data/fashion_mnist"
+    before = (folder / "record.json").read_bytes()
+    for name in ("manifest.json", "record.json"):
+        (folder / name).unlink()
+    restored.call("snakemake", "stage_data")
+    assert (folder / "record.json").read_bytes() != before
+    assert restored.planned() == {}
+    restored.call("tap", "verify")
