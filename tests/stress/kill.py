@@ -3,11 +3,12 @@
     python tests/stress/kill.py                          # 20 kills, smoke scale, classification
     python tests/stress/kill.py --kills 3 --seed 1
 
-Snakemake gets SIGKILL, alone: nothing tells its jobs. After each kill all jobs must end by themselves, before the same
-command starts again; a workflow that gets through is started anew. After the last kill it is left to finish. Then:
-every command went on without an error about locks or half-made files, no process and no torn file is left, `tap verify`
-finds nothing, no job is left to do, and weights and per-image values have the same bytes as those of a run that nobody
-killed.
+Snakemake gets SIGKILL, alone: nothing tells its jobs. Every other kill comes at any moment, the others in the middle of
+a training, soon after it has saved a state. After each kill all jobs must end by themselves, before the same command
+starts again; a workflow that gets through is started anew. After the last kill it is left to finish. Then: each command
+went on without an error about locks or half-made files, a training went on from a saved state, no process and no torn
+file is left, `tap verify` finds nothing, no job is left to do, and weights and per-image values have the same bytes as
+those of a run that nobody killed.
 """
 
 from __future__ import annotations
@@ -80,17 +81,35 @@ class Folder:
         files = [path for path in (self.place / "results").rglob("*") if path.name in COMPARED]
         return {path.relative_to(self.place).as_posix(): path.read_bytes() for path in sorted(files)}
 
+    def states(self) -> dict[Path, int]:
+        """Saved states of trainings, with their times."""
+        found = {}
+        for path in (self.place / ".tap" / "resume").rglob("*"):
+            try:
+                found[path] = path.stat().st_mtime_ns
+            except FileNotFoundError:  # renamed or removed meanwhile
+                continue
+        return found
+
     def torn(self) -> list[Path]:
         return [path for path in self.place.rglob(".*.tmp*") if ".snakemake" not in path.parts]
 
 
-def kill_and_go_on(folder: Folder, moment: float, log: Path) -> str | None:
+def kill_and_go_on(folder: Folder, moment: float, log: Path, in_training: bool) -> str | None:
     """Starts the workflow, kills Snakemake after some seconds, and waits until its jobs have ended too.
+
+    Args:
+        folder: where.
+        moment: seconds, from the start or from when a training has saved a state.
+        log: file for what the workflow says.
+        in_training: whether to wait for such a state first.
 
     Returns:
         What was going on; None if the workflow finished before.
     """
-    workflow = folder.start(log)
+    before, workflow = folder.states(), folder.start(log)
+    while in_training and workflow.poll() is None and not folder.states().items() - before.items():
+        time.sleep(0.02)
     try:
         workflow.wait(moment)
         assert workflow.returncode == 0, f"{log.read_text()[-3000:]}\nexit status {workflow.returncode}"
@@ -104,7 +123,8 @@ def kill_and_go_on(folder: Folder, moment: float, log: Path) -> str | None:
     while folder.jobs():
         assert time.monotonic() - killed < END_WITHIN_S, f"orphans {folder.jobs()} {END_WITHIN_S} s after the kill"
         time.sleep(0.05)
-    return f"killed with {running} processes at work; all ended within {time.monotonic() - killed:.2f} s"
+    when = "in a training" if in_training else "at any moment"
+    return f"killed {when} with {running} processes at work; all ended within {time.monotonic() - killed:.2f} s"
 
 
 def stress(place: Path, data: Path, kills: int, seed: int, steps: int) -> list[str]:
@@ -122,7 +142,9 @@ def stress(place: Path, data: Path, kills: int, seed: int, steps: int) -> list[s
     rng, log, lines = random.Random(seed), place / "killed.log", [f"undisturbed: {usual:.0f} s"]
     longest = usual / 3
     while len(lines) <= kills:
-        happened = kill_and_go_on(killed, rng.uniform(1.0, longest), log)
+        in_training = len(lines) % 2 == 0
+        moment = rng.uniform(0.0, 0.5) if in_training else rng.uniform(1.0, longest)
+        happened = kill_and_go_on(killed, moment, log, in_training)
         if happened is None:  # through before the kill: once more from the start, with earlier kills
             assert killed.results() == quiet.results(), "other bytes than without the kills"
             for name in ("results", ".tap", ".snakemake"):
@@ -136,6 +158,7 @@ def stress(place: Path, data: Path, kills: int, seed: int, steps: int) -> list[s
     for wrong in ("LockException", "IncompleteFilesException", "another workflow is running", "is being written"):
         assert wrong not in text, wrong
     resumed = text.count("goes on at step")
+    assert resumed > 0 or kills < 2, "no training went on from a saved state"
     assert killed.results() == quiet.results(), "other bytes than without the kills"
     assert not killed.jobs()
     assert not killed.torn(), killed.torn()
