@@ -4,11 +4,13 @@
     python benchmarks/methods.py evit tome --json out.json
     python benchmarks/methods.py --device cuda --batch 128
 
-Three numbers stand beside each other, each relative to the dense encoder: the bound (ratio of multiply-accumulates of
-attention, MLP and embedding, from the rows that each block really got), the speed of an encoder that is cut to the same
-rows without any choice, and the method's own. The last column is the share of the method's time that the second does
-not take: choosing, merging, packing, reading counts back. Weights and images are random, and thresholds of methods with
-a varying count are set for these images; time depends on counts only.
+Four numbers stand beside each other, each relative to the dense encoder: the bound (ratio of multiply-accumulates of
+attention, MLP and embedding, from the rows that each block really got), the same with every matrix product that the
+method adds (heads, gates and predictors, scores, similarities), the speed of an encoder that is cut to the same rows
+without any choice, and the method's own. So a method far below its bound says why: what the second loses is arithmetic
+of its own, what the third loses is the kernels', which like long sequences better, and "own time" is the share of the
+method's time that the third does not take: that arithmetic, sorting, packing, reading counts back. Weights and images
+are random, and thresholds of methods with a varying count are set for these images; time depends on counts only.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,6 +30,8 @@ from rich.console import Console
 from rich.table import Table
 from timm.models.vision_transformer import Block
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from tap.config.methods import DENSE, METHODS, TAP
 from tap.config.schema import ModelConfig
@@ -69,6 +73,7 @@ class Result:
     title: str
     tokens: float
     bound: float
+    all_operations: float
     cut: float
     speed: float
     images_per_second: float
@@ -164,9 +169,21 @@ def counting(encoder: SparseEncoder, images: int) -> Iterator[list[dict[str, flo
         handle.remove()
 
 
+def operations(run: Callable[[], object]) -> int:
+    """Operations of all matrix products of a pass; through kernels whose products are seen, so not a pass to time."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            run()
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+    return counter.get_total_flops()
+
+
 def measure(method: str, args: argparse.Namespace, device: torch.device) -> Result:
     """Counts the rows, then times dense against cut, and dense against the method."""
-    encoder = build(method, args, device)
+    encoder = build(method, args, device).requires_grad_(False)
     images = torch.randn(args.batch, 3, SIDE, SIDE, generator=torch.Generator().manual_seed(0)).to(device)
     ids = torch.arange(args.batch, device=device)
     with torch.inference_mode(), precision(device, args.dtype):
@@ -176,6 +193,8 @@ def measure(method: str, args: argparse.Namespace, device: torch.device) -> Resu
         # A method that calls a part twice, or not at all, in a block has its sum there.
         rows = [Rows(**{name: count.get(name, 0.0) for name in ("keys", "attend", "mlp")}) for count in counts]
         twin = dense_twin(encoder).eval()
+        with torch.autocast(device.type, enabled=False):
+            products = [operations(run) for run in (lambda: twin(images), lambda: encoder(images, ids))]
         whole = twin(images).tokens.layout
         plain = Rows(*[float(whole.width + whole.prefix)] * 3)
         cut = SparseEncoder(encoder.vit, Cut(encoder.reducer.settings, rows)).eval()
@@ -188,6 +207,7 @@ def measure(method: str, args: argparse.Namespace, device: torch.device) -> Resu
         title=encoder.reducer.title,
         tokens=sum(output.final_counts) / args.batch,
         bound=(embed + len(rows) * plain.macs(width)) / (embed + sum(block.macs(width) for block in rows)),
+        all_operations=products[0] / products[1],
         cut=cutting.ratio,
         speed=timing.ratio,
         images_per_second=args.batch / timing.subject,
@@ -203,6 +223,7 @@ def show(results: list[Result], title: str) -> None:
         "method",
         "tokens",
         "FLOP bound",
+        "all FLOPs",
         "cut only",
         "measured",
         "of bound",
@@ -216,6 +237,7 @@ def show(results: list[Result], title: str) -> None:
             row.title,
             f"{row.tokens:.1f}",
             f"x{row.bound:.2f}",
+            f"x{row.all_operations:.2f}",
             f"x{row.cut:.2f}",
             f"x{row.speed:.2f}",
             f"{row.speed / row.bound:.0%}",

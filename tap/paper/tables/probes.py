@@ -151,7 +151,7 @@ CRITERIA_TABLE = PlainTable(
     "tab:criteria",
     (),
     "Criteria of the controlled probes as this project runs them",
-    (Head("Family", ("family",)), Head("Rule and input", ("rule",))),
+    (Head("Family", ("family",)), Head("Rule and input", ("rule",), width=0.5)),
     criteria,
     scaled=False,
 )
