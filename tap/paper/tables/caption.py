@@ -23,7 +23,7 @@ DATASETS = {
 _START = {
     "scratch": "random weights",
     "pretrained": "the pre-trained weights",
-    "dense": "the no-pruning checkpoint of the same seed",
+    "dense": "a training without pruning of the same seed, common to all",
 }
 
 
@@ -110,13 +110,18 @@ def _seeds(measured: Measured, methods: Sequence[str], name: str) -> str:
 def _training(measured: Measured) -> str:
     """Budget of no pruning and of the other methods, as their records state it."""
     runs = measured.runs
+    groups = {
+        "no pruning": runs[runs["method"] == DENSE],
+        "every other method": runs[runs["method"] != DENSE],
+    }
+    budgets = {
+        of: sorted({(row.budget, row.start) for row in rows.itertuples() if row.budget}) for of, rows in groups.items()
+    }
+    if len({tuple(budget) for budget in budgets.values()}) == 1:
+        budgets = {"every method, no pruning too": budgets["no pruning"]}
     parts = []
-    for of, rows in (
-        ("no pruning", runs[runs["method"] == DENSE]),
-        ("every other method", runs[runs["method"] != DENSE]),
-    ):
-        budgets = sorted({(row.budget, row.start) for row in rows.itertuples() if row.budget})
-        texts = [f"{budget} from {_START.get(start, start)}" for budget, start in budgets]
+    for of, budget in budgets.items():
+        texts = [f"{length} from {_START.get(start, start)}" for length, start in budget]
         if texts:
             parts.append(f"{of}: {escape(' or '.join(texts))}")
     return f"Training: {'; '.join(parts)}." if parts else ""

@@ -114,12 +114,20 @@ def test_caption_says_where_and_how(project, cls_runs) -> None:
         r"attention kernel sdpa\_math",
         "Means over 2 seeds",
         "no pruning: 4 epochs, batch 128 from the pre-trained weights",
-        "every other method: 4 epochs, batch 128 from the no-pruning checkpoint",
+        "every other method: 4 epochs, batch 128 from a training without pruning of the same seed",
         "-- has not been measured",
     ):
         assert part in caption, part
     assert "mean nothing" not in caption
     assert "Final patches" not in caption
+
+
+def test_a_budget_that_all_have_is_said_once(project, cls_runs) -> None:
+    for run in (run for run in cls_runs if run.method == "dense"):
+        path = project.root / run.folder / "run.json"
+        path.write_text(path.read_text().replace('"pretrained"', '"dense"'))
+    tex = build(project, cls_runs)[".tex"]
+    assert "Training: every method, no pruning too: 4 epochs, batch 128 from a training without pruning" in tex
 
 
 def test_smoke_says_that_it_means_nothing(project) -> None:
