@@ -34,8 +34,10 @@ overrides:
     tasks.cls.methods: [dense, tap]
     tasks.cls.dense.length: {steps}
     tasks.cls.method.length: {steps}
-    tasks.cls.dense.checkpoint_seconds: 0.5
-    tasks.cls.method.checkpoint_seconds: 0.5
+    tasks.cls.dense.log_steps: 2
+    tasks.cls.method.log_steps: 2
+    tasks.cls.dense.checkpoint_seconds: 0.1
+    tasks.cls.method.checkpoint_seconds: 0.1
 """
 TARGET = "results/smoke/tables/tab_cls.tex"
 COMPARED = ("model.safetensors", "per_sample.npz")
@@ -82,9 +84,9 @@ class Folder:
         return {path.relative_to(self.place).as_posix(): path.read_bytes() for path in sorted(files)}
 
     def states(self) -> dict[Path, int]:
-        """Saved states of trainings, with their times."""
+        """Saved states of trainings that have not ended, with their times."""
         found = {}
-        for path in (self.place / ".tap" / "resume").rglob("*"):
+        for path in (self.place / ".tap" / "resume").rglob("*.state"):
             try:
                 found[path] = path.stat().st_mtime_ns
             except FileNotFoundError:  # renamed or removed meanwhile
