@@ -35,8 +35,16 @@ def rows(spec):
         return list(csv.DictReader(file))
 
 
+@pytest.fixture
+def first_training(project):
+    """What methods go on from: no pruning of their seed, trained for less long than the teacher."""
+    spec = spec_of("dense", variant="start", length=6)
+    train_run(spec, SmallClassification())
+    return spec
+
+
 @pytest.mark.parametrize("start", ["dense", "scratch"])
-def test_dynamicvit_learns_from_the_dense_checkpoint_of_its_seed(start):
+def test_dynamicvit_learns_from_the_dense_checkpoint_of_its_seed(start, first_training):
     """Wherever it starts from; the teacher's file is an input, and no part of what is published."""
     options = MethodOptions(dynamicvit=DynamicVitOptions(frozen=0.5, backbone_lr=0.1))
     spec, dense, task = spec_of("dynamicvit", options, start_from=start), spec_of("dense"), SmallClassification()
@@ -53,14 +61,14 @@ def test_dynamicvit_learns_from_the_dense_checkpoint_of_its_seed(start):
         assert float(row["loss"]) == pytest.approx(sum(float(row[name]) for name in terms), rel=1e-4)
 
 
-def test_a_frozen_part_does_not_change():
+def test_a_frozen_part_does_not_change(first_training):
     """One step in the phase in which only the predictors learn."""
     options = MethodOptions(dynamicvit=DynamicVitOptions(frozen=0.5))
     dense, task = spec_of("dense"), SmallClassification()
     train_run(dense, task)
     spec = spec_of("dynamicvit", options, start_from="dense", length=1, warmup=0)
     train_run(spec, task)
-    start, end = (load_file(run_of(one).folder / "model.safetensors") for one in (dense, spec))
+    start, end = (load_file(run_of(one).folder / "model.safetensors") for one in (first_training, spec))
     assert all(torch.equal(start[name], end[name]) for name in start)
     fresh = task.build_model(spec).state_dict()
     assert any(not torch.equal(fresh[name], end[name]) for name in end if name.startswith("encoder.reducer."))
@@ -83,7 +91,7 @@ def test_the_published_weights_hold_the_calibrated_threshold():
     assert again["calibrated_mean_count"] == record["calibrated_mean_count"]
 
 
-def test_a_training_with_a_method_s_terms_resumes_to_the_same_weights():
+def test_a_training_with_a_method_s_terms_resumes_to_the_same_weights(first_training):
     """Interrupted half way, with phases, Gumbel draws and a teacher."""
     options = MethodOptions(dynamicvit=DynamicVitOptions(frozen=0.5))
     dense, task = spec_of("dense"), SmallClassification()

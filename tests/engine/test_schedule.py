@@ -75,7 +75,7 @@ def test_every_group_gets_the_rate_times_its_own_factor():
     [
         ({"warmup": 20}, "train.schedule.warmup"),
         ({"kind": "step"}, "train.schedule.milestones"),
-        ({"kind": "step", "milestones": (12, 8)}, "train.schedule.milestones"),
+        ({"kind": "step", "milestones": (8.1, 8.2)}, "train.schedule.milestones"),
         ({"kind": "step", "milestones": (8, 20)}, "train.schedule.milestones"),
     ],
 )
