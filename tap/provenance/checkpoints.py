@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tap.config.schema import ScaleConfig
@@ -67,10 +67,8 @@ def kept_weights(cfg: ScaleConfig, root: Path | str = ".") -> dict[str, Path]:
     Raises:
         UserError: a checkpoint is not what its run's record says.
     """
-    kept, store = {}, Path(root) / "results" / cfg.scale / CHECKPOINTS
-    for checkpoint in sorted(store.rglob("*.safetensors")):
-        stage, *parts = checkpoint.relative_to(store).with_suffix("").parts
-        run = Run.parse(cfg.scale, "/".join(parts))
+    kept = {}
+    for checkpoint, stage, run in _stored(cfg, Path(root)):
         if stage != stage_of(run.method):
             raise UserError(f"{checkpoint}: not a place for weights of {run.id}; delete it")
         if not (Path(root) / run.folder / WEIGHTS).is_file():
@@ -85,15 +83,12 @@ def differing(cfg: ScaleConfig, root: Path | str = ".") -> list[tuple[Path, str]
     Returns:
         Their paths within the project, each with its stage.
     """
-    found, store = [], folder_of(cfg.scale, "")
-    for path in sorted((Path(root) / store).rglob("*.safetensors")):
-        checkpoint = path.relative_to(root)
-        stage, *parts = checkpoint.relative_to(store).with_suffix("").parts
-        run = Run.parse(cfg.scale, "/".join(parts))
+    found = []
+    for checkpoint, stage, run in _stored(cfg, Path(root)):
         weights = Path(root) / run.folder / WEIGHTS
-        same = weights.is_file() and weights.samefile(path)  # two names of one file
-        if not same and sha256_file(path) != _recorded(run, Path(root)):
-            found.append((checkpoint, stage))
+        same = weights.is_file() and weights.samefile(checkpoint)  # two names of one file
+        if not same and sha256_file(checkpoint) != _recorded(run, Path(root)):
+            found.append((checkpoint.relative_to(root), stage))
     return found
 
 
@@ -101,6 +96,14 @@ def bring_back(kept: Mapping[str, Path], root: Path | str = ".") -> None:
     """Gives runs the weights that they lack."""
     for name, checkpoint in kept.items():
         _second_name(checkpoint, Path(root) / name)
+
+
+def _stored(cfg: ScaleConfig, root: Path) -> Iterator[tuple[Path, str, Run]]:
+    """The checkpoints that DVC keeps of a scale, each with its stage and its run."""
+    store = root / folder_of(cfg.scale, "")
+    for path in sorted(store.rglob("*.safetensors")):
+        stage, *parts = path.relative_to(store).with_suffix("").parts
+        yield path, stage, Run.parse(cfg.scale, "/".join(parts))
 
 
 def _recorded(run: Run, root: Path) -> str | None:
