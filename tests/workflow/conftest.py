@@ -23,7 +23,7 @@ class Project:
         return subprocess.run(
             [sys.executable, "-m", "snakemake", *arguments],
             cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONPATH": str(self.folder)},
             capture_output=True,
             text=True,
         )
@@ -107,7 +107,6 @@ class Repository(Project):
             **os.environ,
             "PATH": path,
             "PYTHONPATH": str(self.folder),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "OMP_NUM_THREADS": "1",
             "DVC_NO_ANALYTICS": "1",
         }
