@@ -68,8 +68,8 @@ def floors(measured: Measured) -> list[str]:
     if dense is not None and dense.mean <= max(value.mean for value in found.values()):
         sentences.append(
             f"No pruning ({score(dense.mean)}) is not above every floor: here a trained encoder gives the head no more "
-            "than a random one. So differences between methods tell what is lost with the patches that they remove, not "
-            "whether they tell learned features apart."
+            "than a random one. So differences between methods tell what is lost with the patches that they remove, "
+            "not whether they tell learned features apart."
         )
     return sentences
 
