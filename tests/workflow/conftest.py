@@ -19,14 +19,26 @@ class Project:
             shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         (folder / "params.yaml").write_text("scale: smoke\n")
 
+    def call(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Runs a command of the Python environment in the folder, with the folder's code."""
+        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
+        if check:
+            assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        return done
+
+    @property
+    def environment(self) -> dict[str, str]:
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        return {
+            **os.environ,
+            "PATH": path,
+            "PYTHONPATH": str(self.folder),
+            "OMP_NUM_THREADS": "1",
+            "DVC_NO_ANALYTICS": "1",
+        }
+
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "snakemake", *arguments],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.folder)},
-            capture_output=True,
-            text=True,
-        )
+        return self.call("snakemake", *arguments, check=False)
 
     def planned(self, *arguments: str) -> dict[str, int]:
         """How many jobs of each rule a dry run counts."""
@@ -92,24 +104,6 @@ class Repository(Project):
     def commit(self, message: str) -> None:
         self.call("git", "add", "--all")
         self.call("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "-m", message)
-
-    def call(self, *command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Runs a command of the environment in the repository, with the repository's code."""
-        done = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True)
-        if check:
-            assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-        return done
-
-    @property
-    def environment(self) -> dict[str, str]:
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        return {
-            **os.environ,
-            "PATH": path,
-            "PYTHONPATH": str(self.folder),
-            "OMP_NUM_THREADS": "1",
-            "DVC_NO_ANALYTICS": "1",
-        }
 
 
 @pytest.fixture
