@@ -44,7 +44,7 @@ class Algm(Reducer):
 
     def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
         """Attends with every token, then merges, then runs the MLP on what is left."""
-        if layer not in self.blocks or self.keep_rate == 1.0:
+        if layer not in self.blocks or state.keep_count == state.patches:
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
         query, keys, value = project_all(block.attn, hidden)

@@ -26,7 +26,7 @@ class Ats(Reducer):
     fixed_count = False
     calibrated = True
     calibrated_first = True
-    threshold_range = (0.0, 16.0)
+    threshold_range = (0.0, 4096.0)  # a point of its own for nearly every patch, however uneven the scores
 
     threshold: Tensor
     """Samples of a block as a share of the image's patches; above 1 for counts that fewer samples do not reach."""
@@ -46,7 +46,7 @@ class Ats(Reducer):
 
     def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
         """Attends with every patch, so that the drawn ones have seen all values; then removes and runs the MLP."""
-        if layer not in self.blocks or self.keep_rate == 1.0:
+        if layer not in self.blocks or state.keep_count == state.patches:
             return run_block(block, tokens)
         hidden = block.norm1(tokens.x)
         query, keys, value = project_all(block.attn, hidden)

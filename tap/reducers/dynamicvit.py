@@ -48,11 +48,13 @@ class Predictor(nn.Module):
         Returns:
             `(B, N, 2)`, float32.
         """
-        local, shared = self.into(patches).chunk(2, dim=-1)
-        weights = torch.ones_like(shared[..., :1]) if kept is None else kept[..., None].to(shared.dtype)
-        # Nothing left of an image gives a mean of 0.
-        mean = (shared * weights).sum(dim=1, keepdim=True) / weights.sum(dim=1, keepdim=True).clamp(min=1)
-        return self.out(torch.cat([local, mean.expand_as(shared)], dim=-1)).float().log_softmax(dim=-1)
+        with torch.autocast(patches.device.type, enabled=False):
+            # In the type of the weights, which is float32 unless the whole model was cast.
+            local, shared = self.into(patches.to(self.out[0].weight.dtype)).chunk(2, dim=-1)
+            weights = torch.ones_like(shared[..., :1]) if kept is None else kept[..., None].to(shared.dtype)
+            # Nothing left of an image gives a mean of 0.
+            mean = (shared * weights).sum(dim=1, keepdim=True) / weights.sum(dim=1, keepdim=True).clamp(min=1)
+            return self.out(torch.cat([local, mean.expand_as(shared)], dim=-1)).float().log_softmax(dim=-1)
 
 
 @register

@@ -95,12 +95,14 @@ class MaskDecoder(nn.Module):
         Returns:
             Logits of (there, not there) for each class `(B, C, 2)`, and mask logits `(B, C, N)`.
         """
-        patches = self.input_norm(self.input_proj(patches))
-        queries = self.queries.expand(len(patches), -1, -1)
-        masks = patches.new_zeros(())
-        for layer in self.layers:
-            queries, masks = layer(queries, patches, valid)
-        return self.presence(queries), masks
+        with torch.autocast(patches.device.type, enabled=False):
+            # In the type of the weights, which is float32 unless the whole model was cast.
+            patches = self.input_norm(self.input_proj(patches.to(self.queries.dtype)))
+            queries = self.queries.expand(len(patches), -1, -1)
+            masks = patches.new_zeros(())
+            for layer in self.layers:
+                queries, masks = layer(queries, patches, valid)
+            return self.presence(queries), masks
 
 
 def mask_losses(presence: Tensor, masks: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

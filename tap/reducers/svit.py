@@ -33,7 +33,9 @@ class Gate(nn.Module):
 
     def forward(self, states: Tensor) -> Tensor:
         """Log-probabilities `(..., 2)`, float32, of states `(..., d)`."""
-        return self.mlp(self.norm(states)).float().log_softmax(dim=-1)
+        with torch.autocast(states.device.type, enabled=False):
+            # In the type of the weights, which is float32 unless the whole model was cast.
+            return self.mlp(self.norm(states.to(self.norm.weight.dtype))).float().log_softmax(dim=-1)
 
 
 @register

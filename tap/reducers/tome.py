@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from timm.models.vision_transformer import Block
 from torch import Tensor
 
@@ -37,7 +38,7 @@ class Tome(Reducer):
         tokens = add_attention(block, tokens, hidden, query, keys, value, groups.bias(tokens) if weighted else None)
         if removed:
             layout = tokens.layout
-            match = Bipartite.match(tokens.grid(keys.mean(dim=1)), layout.prefix)
+            match = Bipartite.match(tokens.grid(keys.mean(dim=1, dtype=torch.float32)), layout.prefix)
             plan = match.plan([removed] * layout.batch, layout.counts, layout.prefix)
             before, tokens = tokens, merge(tokens, plan, groups.size)
             regroup(groups, plan).keep(state)
