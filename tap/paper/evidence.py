@@ -22,7 +22,7 @@ from tap.paper.measured import Measured, Value
 from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
-from tap.paper.tidy import read_tidy, tidy_path
+from tap.paper.tidy import PRIMARY_METRIC, read_tidy, tidy_path
 
 _SELECTOR = re.compile(r"(?P<method>[a-z0-9_]+)(?::(?P<variant>[a-z0-9_-]+))?(?:@(?P<rate>[01]?\.\d+|1))?")
 
@@ -77,6 +77,19 @@ class Evidence:
             grouped = frame.assign(method=keys, variant=MAIN, rate=self.settings.main_rate)
             self._measured[task] = Measured(grouped, self.settings.main_rate, self.root)
         return self._measured[task]
+
+    def caveat(self, task: str) -> str:
+        """A sentence behind what is judged on a task whose no pruning is not above every floor; else empty."""
+        frame = self.tidy(task)
+        if frame is None or frame.empty:
+            return ""
+        above = Measured(frame, self.settings.main_rate, self.root).above_floors(PRIMARY_METRIC[task])
+        if above is not False:
+            return ""
+        return (
+            f" On {task} no pruning is not above every floor of this scale, so this tells what is lost with "
+            "the patches themselves, not with what a trained encoder knows of them."
+        )
 
     def probe(self, task: str, kind: str) -> ProbeResults | None:
         """A task's probe, ``layers`` or ``recovery``; None if it is not made."""

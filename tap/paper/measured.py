@@ -85,6 +85,13 @@ class Measured:
             )
         return floors
 
+    def above_floors(self, metric: str) -> bool | None:
+        """Whether no pruning scores above every floor; None where either was not measured."""
+        dense, floors = self.value(DENSE, metric), self.floors()
+        if dense is None or not floors:
+            return None
+        return dense.mean > max(value.mean for value in floors.values())
+
     @cached_property
     def _index(self) -> dict[tuple[str, str], dict[int, tuple[float, str]]]:
         """Value and run of every (method, metric) by seed, in ascending order of seeds."""

@@ -5,6 +5,7 @@ import pytest
 
 from tap.config import load_params, load_scale
 from tap.config.load import read_yaml
+from tap.config.options import OPTIONS
 from tap.errors import UserError
 
 
@@ -226,3 +227,14 @@ def test_an_empty_file_is_an_empty_mapping(tmp_path):
     (tmp_path / "empty.yaml").write_text("# nothing\n")
     assert read_yaml(tmp_path / "empty.yaml") == {}
     assert load_params(Path()).scale in ("smoke", "desk", "paper")
+
+
+def test_the_paper_scale_names_every_option_of_its_methods():
+    """Each value stands there with its origin, so that none is a default that nobody sees."""
+    paper = load_scale("paper")
+    for task in paper.tasks.values():
+        for method in set(task.methods) & set(OPTIONS):
+            options = getattr(task.options, method)
+            assert options is not None, method
+            left = {name for name, value in options if value is not None} - options.model_fields_set
+            assert not left, (method, left)

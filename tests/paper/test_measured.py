@@ -139,6 +139,9 @@ def test_floors_of_a_dense_task(project) -> None:
 def test_no_pruning_below_a_floor_is_said(project) -> None:
     dense = project.add(Run("desk", "seg", "dense"), {"miou": 60.0, "patches": 64, "parameters": 10})
     floor = project.add(Run("desk", "seg", "dense", variant="random-encoder"), {"miou": 63.0, "patches": 64})
-    warning = floors(measure(project, [dense, floor]))[1]
+    measured = measure(project, [dense, floor])
+    assert measured.above_floors("miou") is False
+    assert measured.above_floors("top1") is None
+    warning = floors(measured)[1]
     assert "60.0" in warning
     assert "not above every floor" in warning

@@ -107,7 +107,7 @@ def kill_and_go_on(folder: Folder, moment: float, log: Path, in_training: bool) 
         in_training: whether to wait for such a state first.
 
     Returns:
-        What was going on, empty if the training that it waited for had just ended; None if the workflow finished before.
+        What was going on, empty if the awaited training had just ended; None if the workflow finished before.
     """
     before, workflow = folder.states(), folder.start(log)
     while in_training and workflow.poll() is None and not folder.states().items() - before.items():

@@ -73,6 +73,23 @@ def test_average_precision_is_judged_by_its_interval(results, ours: float, verdi
     assert found.value == pytest.approx(100 * (ours - 0.8), abs=0.1)
 
 
+@pytest.mark.parametrize(("floor", "warned"), [(0.7, False), (0.9, True)])
+def test_a_task_below_its_floor_is_judged_with_a_warning(results, floor: float, warned: bool) -> None:
+    runs = [results.run(name, score, task="seg") for name, score in (("dense", 0.8), ("tap", 0.7), ("static", 0.7))]
+    runs.append(results.run("dense", floor, task="seg", variant="random-encoder"))
+    results.gather(*runs)
+    arguments = {"task": "seg", "metric": "miou", "a": "tap"}
+    for found in (
+        ask(results, "higher", **arguments, b="dense"),
+        ask(results, "loses_at_most", **arguments, b="dense", points=1.0),
+        ask(results, "ahead_of_all", **arguments, label="tab:seg"),
+    ):
+        assert ("not above every floor" in found.sentence) == warned
+    arguments["metric"] = "encoder_speedup"
+    speed = ask(results, "value", **arguments, reported="text/encoder-speedup/seg", tolerance=9)
+    assert "not above every floor" not in speed.sentence
+
+
 @pytest.mark.parametrize(("ours", "verdict"), [(0.85, SUPPORTED), (0.75, CONTRADICTED), (0.8, INCONCLUSIVE)])
 def test_mean_iou_is_judged_by_its_interval(results, ours: float, verdict: Verdict) -> None:
     runs = [results.run("tap", ours, task="seg"), results.run("static", 0.8, task="seg")]

@@ -137,8 +137,24 @@ def test_smoke_says_that_it_means_nothing(project) -> None:
 
 
 def test_a_method_that_misses_the_count_says_so(project, cls_runs) -> None:
-    cls_runs.append(project.add_cls("ats", 0.85, final_tokens_mean=30.5, final_tokens_sd=2.2))
-    assert r"Final patches where they are not exact: ats $30.5\pm2.2$ for 32." in build(project, cls_runs)[".tex"]
+    cls_runs.append(project.add_cls("ats", 0.85, final_tokens_mean=31.0, final_tokens_sd=2.2))
+    tex = build(project, cls_runs)[".tex"]
+    assert r"Final patches where they are not exact: ats $31.0\pm2.2$ for 32." in tex
+    assert "another rate" not in tex
+
+
+def test_a_method_far_from_the_count_is_not_compared_tacitly(project, cls_runs) -> None:
+    cls_runs.append(project.add_cls("ats", 0.85, final_tokens_mean=27.0, final_tokens_sd=9.0))
+    assert "More than a twentieth from that: ats, whose changes" in build(project, cls_runs)[".tex"]
+
+
+@pytest.mark.parametrize(("speed", "said"), [(104.0, False), (170.0, True)])
+def test_rows_measured_at_different_speeds_of_the_machine(project, speed: float, said: bool) -> None:
+    runs = [
+        project.add_cls("dense", 0.9, encoder_dense_images_per_second=100.0),
+        project.add_cls("tap", 0.9, encoder_dense_images_per_second=speed),
+    ]
+    assert ("ran at 100 to 170 im/s" in build(project, runs)[".tex"]) == said
 
 
 def test_what_only_the_training_adds_is_said(project, cls_runs) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tap.config.methods import SCORES
 from tap.paper.audit.outcome import Outcome, Verdict, by_interval, combine, not_measured
 from tap.paper.evidence import Evidence, names_of_rows, reference
 from tap.paper.measured import Value
@@ -33,7 +34,7 @@ def higher(
         sentence = f"{sentence[:-1]}; the lead must be above {points:+g}."
     if found.interval is None:
         sentence += " Single images are not known, so there is no interval and nothing is decided."
-    return _outcome(evidence, task, by_interval(found.interval, points), sentence, found)
+    return _outcome(evidence, task, metric, by_interval(found.interval, points), sentence, found)
 
 
 def ahead_of_all(
@@ -67,6 +68,7 @@ def ahead_of_all(
     absent = [title(key) for key in others if key not in known]
     if absent:
         sentence += f" Not measured: {', '.join(absent)}."
+    sentence += evidence.caveat(task)
     return Outcome(
         combine([part.verdict for part in parts.values()]),
         sentence,
@@ -96,7 +98,7 @@ def loses_at_most(
         f"{title(a)} minus {title(b)}, {task} {metric}: {_with_bounds(found)}{_paper(reported)}; "
         f"a loss of at most {bound:g} is claimed."
     )
-    return _outcome(evidence, task, by_interval(found.interval, -bound), sentence, found)
+    return _outcome(evidence, task, metric, by_interval(found.interval, -bound), sentence, found)
 
 
 def value(
@@ -123,7 +125,7 @@ def value(
     what = title(a) if b is None else f"{title(a)} minus {title(b)}"
     sentence = f"{what}, {task} {metric}: {_with_bounds(found)} (paper {printed.text}, within {tolerance:g})."
     verdict = Verdict.SUPPORTED if distance <= tolerance else Verdict.CONTRADICTED
-    return _outcome(evidence, task, verdict, sentence, found)
+    return _outcome(evidence, task, metric, verdict, sentence, found)
 
 
 def deviation_at_most(evidence: Evidence, *, task: str, metric: str, a: str, reported: str) -> Outcome:
@@ -136,7 +138,7 @@ def deviation_at_most(evidence: Evidence, *, task: str, metric: str, a: str, rep
     printed = reference(reported)
     sentence = f"{title(a)}, {task} {metric}: SD {found.sd:.3f} over {len(found.seeds)} seeds (at most {printed.text})."
     verdict = Verdict.SUPPORTED if found.sd <= float(printed.high) else Verdict.CONTRADICTED
-    return _outcome(evidence, task, verdict, sentence, found)
+    return _outcome(evidence, task, metric, verdict, sentence, found)
 
 
 def title(selector: str) -> str:
@@ -168,7 +170,9 @@ def _paper(reported: str | None) -> str:
     return "" if reported is None else f" (paper {reference(reported).text})"
 
 
-def _outcome(evidence: Evidence, task: str, verdict: Verdict, sentence: str, found: Value) -> Outcome:
+def _outcome(evidence: Evidence, task: str, metric: str, verdict: Verdict, sentence: str, found: Value) -> Outcome:
     bounds = (None, None) if found.interval is None else (found.interval.low, found.interval.high)
     devices = evidence.devices(task, found.runs)
+    if metric in SCORES[task]:
+        sentence += evidence.caveat(task)
     return Outcome(verdict, sentence, found.mean, *bounds, found.seeds, found.runs, devices)
