@@ -123,6 +123,19 @@ def test_keep_rate_1_is_the_dense_timm_model(method, options):
         torch.testing.assert_close(encoder.pool(encoder(images)), expected, rtol=1e-6, atol=1e-6)
 
 
+@ways
+@pytest.mark.parametrize("rate", [1.0, 0.98])
+def test_nothing_to_remove_is_the_dense_encoder(method, dense, rate):
+    """Grids of every read point too; 98 % of 20 patches are 20."""
+    encoder, plain = (make(name, rate, dense, grid=(4, 5)) for name in (method, "dense"))
+    images = tiny_images(encoder)
+    with torch.no_grad():
+        found, expected = encoder(images, ids_of(images)), plain(images, ids_of(images))
+        torch.testing.assert_close(encoder.pool(found), plain.pool(expected), rtol=1e-6, atol=1e-6)
+    for one, other in zip(found.grids, expected.grids, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("method", [name for name in available() if "det" in METHODS[name]])
 @pytest.mark.parametrize("padded", [False, True])
 def test_keep_rate_1_is_the_dense_trunk_to_the_bit(method, padded):

@@ -9,22 +9,38 @@ from tiny_models import tiny_encoder, tiny_images
 LAYERS = (1, 2, 3)
 
 
-@pytest.mark.parametrize("method", ["tap", "attn_topk", "evit"])
+RANKING = ["tap", "attn_topk", "static", "evit", "evovit", "dynamicvit", "cropr", "diffrate"]
+
+
+def level(encoder) -> None:
+    """Gives all patches the same score: no query, neither in the blocks nor in a method's own scorer."""
+    width = encoder.vit.embed_dim
+    for block in encoder.vit.blocks:
+        block.attn.qkv.weight[:width].zero_()
+        block.attn.qkv.bias[:width].zero_()
+    for predictor in getattr(encoder.reducer, "predictors", ()):
+        predictor.out[-1].weight.zero_()
+    for scorer in getattr(encoder.reducer, "scorers", ()):
+        scorer.queries.zero_()
+
+
+@pytest.mark.parametrize("method", RANKING)
 @pytest.mark.parametrize("width", [16, 48])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_equal_scores_keep_the_first_patches(method, width, dtype):
-    """Without a query all logits are exactly zero."""
+    """Without a query all logits are exactly zero; DiffRate prefers what has been merged once, by its size."""
     encoder = tiny_encoder(method, 0.4, LAYERS, grid=(5, 5), width=width)
     with torch.no_grad():
-        for block in encoder.vit.blocks:
-            block.attn.qkv.weight[:width].zero_()
-            block.attn.qkv.bias[:width].zero_()
+        level(encoder)
     encoder = encoder.to(dtype)
     with torch.no_grad():
         trace = encoder(tiny_images(encoder, 3), return_trace=True).trace
-    for layer in LAYERS:
+    fewest = 25
+    for layer in list(trace.kept)[: 1 if method == "diffrate" else None]:
         for kept in trace.kept_indices(layer):
             assert kept.tolist() == list(range(len(kept)))
+            fewest = min(fewest, len(kept))
+    assert fewest < 25
 
 
 @pytest.mark.parametrize("seed", range(4))
