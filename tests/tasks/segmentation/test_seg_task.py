@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from tap.config.options import DtopOptions, MethodOptions
 from tap.paper.statistics import mean_iou
 from tap.tasks.base import Batch
 from tap.tasks.registry import get_task
@@ -17,10 +18,10 @@ CPU = torch.device("cpu")
 def job(seg_spec):
     """A task, its model and its settings."""
 
-    def make(method="tap", rate=0.5, recovery=None, evaluation=None, **data):
+    def make(method="tap", rate=0.5, recovery=None, evaluation=None, options=None, **data):
         spec = seg_spec(model={"read_blocks": (3, 6, 9, 12), "head_channels": 8}, evaluation=evaluation, **data)
         settings = spec.recovery.model_copy(update=recovery or {})
-        spec = spec.model_copy(update={"method": method, "rate": rate, "recovery": settings})
+        spec = spec.model_copy(update={"method": method, "rate": rate, "recovery": settings, "options": options})
         task = get_task(spec)
         assert isinstance(task, Segmentation)
         return task, task.build_model(spec), spec
@@ -75,6 +76,20 @@ def test_the_loss_falls_on_a_toy_batch(job, method):
     assert losses[0] == pytest.approx(np.log(4), abs=0.2)
     assert np.mean(losses[-3:]) < 0.8 * losses[0]
     assert 40 < float(extra["pixel_accuracy"]) <= 100
+
+
+@pytest.mark.parametrize(("method", "term"), [("dtop", "dice_6"), ("cropr", "auxiliary_3")])
+def test_terms_of_a_method_reach_the_loss_and_its_own_weights(job, method, term):
+    options = MethodOptions(dtop=DtopOptions(heads=2)).only(method)  # its usual six do not fit the width
+    task, model, _ = job(method, options=options)
+    model.train().encoder.reducer.set_progress(0.9)
+    batch = Batch(torch.randn(2, 3, 32, 32), torch.randint(0, 4, (2, 32, 32)), torch.arange(2))
+    loss, extra = task.loss(model, batch, 0.9)
+    assert extra[term] > 0
+    loss.backward()
+    own = dict(model.encoder.reducer.named_parameters())
+    assert own
+    assert [name for name, parameter in own.items() if parameter.grad is None] == []
 
 
 @pytest.mark.slow
