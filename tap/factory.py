@@ -39,7 +39,8 @@ def create_model(
         task: `cls`; the dense tasks are built by their pipelines.
         keep_rate: final keep rate rho in (0, 1]; 1 is the dense model.
         num_classes: outputs of the linear head.
-        method: reducer by name: `tap`, `static`, `attn_topk`, `random` or `dense`.
+        method: reducer by name: `tap`, `static`, `attn_topk`, `random`, `dense`, or a published one of classification
+            (`evit`, `dynamicvit`, `evovit`, `ats`, `tome`, `diffrate`, `cropr`) with its public recipe.
         weights: file with backbone weights (public MAE `.pth`, or safetensors); None leaves random weights.
         sha256: hash that the file must have.
         image_size: side of the square input in pixels.

@@ -60,13 +60,17 @@ PROVENANCE: Final[dict[str, Provenance]] = {
         "1322e62",
         "MIT",
         path="learned predictors, masked attention and dense teacher in training",
-        adapted=("the teacher is the no-pruning checkpoint of the same seed", "phases as shares of the common budget"),
+        adapted=(
+            "the teacher is the no-pruning checkpoint of the same seed",
+            "phases as shares of the common budget",
+            "neither frozen phase nor slow backbone where training starts from MAE weights",
+        ),
     ),
     "evovit": Provenance(
         "YifanXu74/Evo-ViT",
         "4c5d9b3",
         NO_LICENCE,
-        path="slow-fast update, mean of all patches at the head",
+        path="slow-fast update (fast patches wait unchanged), mean of all patches at the head",
         adapted=("stages from the first step on instead of after 200 epochs with a choice at every block",),
     ),
     "ats": Provenance(
