@@ -10,7 +10,7 @@ import torch
 from tiny_models import common_recovery, tiny_encoder, tiny_images
 
 from tap.profiling import throughput
-from tap.profiling.throughput import alternate, dense_twin, precision, profile_encoder
+from tap.profiling.throughput import alternate, dense_twin, kernel_of, precision, profile_encoder
 from tap.reducers.dense import Dense
 
 CPU = torch.device("cpu")
@@ -127,3 +127,15 @@ def test_profile_of_an_encoder(monkeypatch, clock, dtype):
     assert found["encoder_speedup"] == pytest.approx(2.5)
     assert (found["dtype"], found["batch_size"], found["threads"]) == (dtype, 4, torch.get_num_threads())
     assert found["kernel"] == "sdpa (one call per sequence length)"
+
+
+@pytest.mark.parametrize(("options", "sdpa"), [({}, True), ({"window": 3, "global_blocks": (2,)}, False)])
+def test_the_kernel_that_is_named_is_the_one_that_runs(monkeypatch, options, sdpa):
+    encoder = tiny_encoder("tap", 0.4, (2,), class_token=not options, **options)
+    calls, kernel = [], torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", lambda *a, **k: (calls.append(1), kernel(*a, **k))[1]
+    )
+    with torch.no_grad():
+        encoder(tiny_images(encoder, 2))
+    assert bool(calls) == sdpa == ("sdpa" in kernel_of(encoder, CPU, "fp32"))
