@@ -13,7 +13,7 @@ from rich.progress import track
 
 from tap.errors import UserError
 from tap.tasks.classification.imagenet import SUFFIXES, class_folders, image_files
-from tap.tasks.images import image_fault
+from tap.tasks.image_check import file_fault
 from tap.tasks.report import Report
 
 CLASSES = 1000
@@ -93,6 +93,6 @@ def _other_entries(folder: Path) -> list[str]:
 
 def _faults(paths: list[Path], split: str, decode_all: bool) -> Iterable[tuple[Path, str]]:
     with ThreadPoolExecutor(_READERS) as pool:
-        faults = pool.map(lambda path: image_fault(path, decode_all), paths, chunksize=64)
+        faults = pool.map(lambda path: file_fault(path, decode_all), paths, chunksize=64)
         shown = track(faults, f"reading {split}", len(paths), console=Console(stderr=True), transient=True)
         yield from ((path, fault) for path, fault in zip(paths, shown, strict=True) if fault is not None)

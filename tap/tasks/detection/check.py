@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 from rich.progress import track
 
 from tap.errors import UserError
-from tap.tasks.detection.annotations import Content, faults, has_no_area, load, without_objects
+from tap.tasks.detection.annotations import (  # with private names: renamed, they would repeat all trainings
+    Content,
+    _broken,
+    _decompress,
+    _outside,
+    faults,
+    has_no_area,
+    load,
+    without_objects,
+)
 from tap.tasks.image_check import image_refusal
 from tap.tasks.report import Report
 
 SPLIT_IMAGES = {"train2017": 118_287, "val2017": 5_000}
 CATEGORIES = 80
+_MEND = "mend or remove these entries, or get the file again"
+_MENDS: Final = {
+    "annotations of images that are not listed": "list the images, or remove these annotations",
+    "categories that are not listed": "list them, or remove these annotations",
+    "crowd flags that are neither 0 nor 1": "make them 0 or 1",
+}
+"""What mends a kind of fault, where it is not `_MEND`."""
 
 
 def check(
@@ -25,7 +42,7 @@ def check(
     categories: int = CATEGORIES,
     decode_all: bool = False,
 ) -> Report:
-    """Looks at counts, missing and unusable images, their sizes, categories, boxes, masks and ids.
+    """Looks at counts, missing and unusable images, their sizes, categories, boxes, masks, ids and hidden objects.
 
     Args:
         root: folder with `annotations`, `train2017` and `val2017`.
@@ -42,55 +59,108 @@ def check(
     report = Report(f"COCO in {root}")
     names: dict[str, list[tuple[int, str]]] = {}
     for split, count in (images or SPLIT_IMAGES).items():
-        file = root / "annotations" / f"instances_{split}.json"
+        file = f"annotations/instances_{split}.json"
         try:
-            content = load(file)
+            content = load(root / file)
         except UserError as error:
             report.problem(str(error))
             continue
         # In the file's order, which numbers the classes.
         names[split] = [(category["id"], category["name"]) for category in content["categories"]]
-        _check_content(report, split, content, count, categories)
-        _check_images(report, root / split, content, decode_all)
+        _check_content(report, split, file, content, count, categories)
+        _check_images(report, root / split, file, content, decode_all)
     if len({tuple(found) for found in names.values()}) > 1:
         report.problem(f"categories or their order differ between {' and '.join(names)}; take both from one source")
     return report
 
 
-def _check_content(report: Report, split: str, content: Content, count: int, categories: int) -> None:
+def _check_content(report: Report, split: str, file: str, content: Content, count: int, categories: int) -> None:
     listed, annotations = content["images"], content["annotations"]
     if len(listed) != count:
-        report.problem(f"{split}: {len(listed)} images are listed, expected {count}")
+        report.problem(f"{file}: {len(listed)} images are listed, expected {count}; get the file again")
     if len(content["categories"]) != categories:
-        report.problem(f"{split}: {len(content['categories'])} categories, expected {categories}")
-    for kind, examples in faults(content).items():
-        report.problem(f"{split}: {kind}", examples)
+        report.problem(f"{file}: {len(content['categories'])} categories, expected {categories}; get the file again")
+    for kind, examples in (faults(content) | _hidden(content)).items():
+        report.problem(f"{file}: {kind}; {_MENDS.get(kind, _MEND)}", examples)
     crowds = sum(bool(entry.get("iscrowd", 0)) for entry in annotations)
+    trained = [entry for entry in annotations if not has_no_area(entry) and not _is_tiny(entry)]
+    empty = without_objects(content | {"annotations": trained})
     report.facts.append(
         f"{split}: {len(listed)} images, {len(annotations) - crowds} objects, {crowds} crowd regions, "
-        f"{len(without_objects(content))} images without objects (not trained on)"
+        f"{len(empty)} images without objects (not trained on)"
     )
-    flat = [str(entry["id"]) for entry in annotations if has_no_area(entry)]
-    if flat:
-        shown = ", ".join(flat[:5]) + (", ..." if len(flat) > 5 else "")
-        report.facts.append(f"{split}: {len(flat)} annotations of zero area, which are left out ({shown})")
+    if len(empty) == len({image["id"] for image in listed}):
+        report.problem(f"{file}: no image has an object to learn from or to score; get the file again")
+    left_out: dict[str, Callable[[Content], bool]] = {
+        "annotations of zero area, which are left out": has_no_area,
+        "boxes under one pixel, which training leaves out": _is_tiny,
+    }
+    for kind, belongs in left_out.items():
+        ids = [str(entry["id"]) for entry in annotations if belongs(entry)]
+        if ids:
+            shown = ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
+            report.facts.append(f"{split}: {len(ids)} {kind} ({shown})")
 
 
-def _check_images(report: Report, folder: Path, content: Content, decode_all: bool) -> None:
+def _check_images(report: Report, folder: Path, file: str, content: Content, decode_all: bool) -> None:
     if not folder.is_dir():
-        report.problem(f"{folder.name}: folder missing", [str(folder)])
+        report.problem(f"{folder.name}: folder missing; set data.root to the folder that holds it", [str(folder)])
         return
     sizes = {folder / image["file_name"]: (image["width"], image["height"]) for image in content["images"]}
     there = [path for path in sizes if path.is_file()]
     if len(there) < len(sizes):
         missing = sorted({path.name for path in sizes} - {path.name for path in there})
-        report.problem(f"{folder.name}: images that are listed but missing", missing)
+        report.problem(f"{folder.name}: images that are listed but missing; get them again", missing)
     if len(sizes) < len(content["images"]):
         counts = Counter(image["file_name"] for image in content["images"])
-        report.problem(f"{folder.name}: files that are listed twice", [name for name, n in counts.items() if n > 1])
+        twice = [name for name, number in counts.items() if number > 1]
+        report.problem(f"{file}: files that are listed twice; {_MEND}", twice)
     with ThreadPoolExecutor() as pool:
         found = pool.map(lambda path: (path.name, image_refusal(path, decode_all, sizes[path])), there, chunksize=32)
         shown = track(found, f"reading {folder.name}", len(there), console=Console(stderr=True), transient=True)
         broken = [f"{name}: {fault}" for name, fault in shown if fault is not None]
     if broken:
-        report.problem(f"{folder.name}: images that cannot be used", broken)
+        report.problem(f"{folder.name}: images that cannot be used; get them again", broken)
+
+
+def _is_tiny(annotation: Content) -> bool:
+    """Whether a box has an area, but is under one pixel wide or high: MMDetection drops these."""
+    return min(annotation["bbox"][2:]) < 1 and not has_no_area(annotation)
+
+
+def _hidden(content: Content) -> dict[str, list[str]]:
+    """Annotations without a fault of which no image shows anything, by kind; training would drop them silently."""
+    images = {image["id"]: image for image in content["images"]}
+    kinds: dict[str, Callable[[Content, Content], bool]] = {
+        "boxes wholly outside of their image": _box_is_hidden,
+        "masks without a pixel in their image": _mask_is_hidden,
+    }
+    listed = [(entry, images[entry["image_id"]]) for entry in content["annotations"] if entry["image_id"] in images]
+    found = {
+        kind: [
+            f"annotation {entry['id']}" for entry, image in listed if not has_no_area(entry) and hidden(entry, image)
+        ]
+        for kind, hidden in kinds.items()
+    }
+    return {kind: examples for kind, examples in found.items() if examples}
+
+
+def _box_is_hidden(annotation: Content, image: Content) -> bool:
+    left, top, width, height = annotation["bbox"]
+    return _misses(image, [left, left + width], [top, top + height]) and _outside(annotation, image) is None
+
+
+def _mask_is_hidden(annotation: Content, image: Content) -> bool:
+    """Whether all polygons lie outside of the image, or a run-length code has no foreground."""
+    mask = annotation["segmentation"]
+    if _broken(mask, image) is not None:
+        return False
+    if isinstance(mask, list):
+        return all(_misses(image, part[::2], part[1::2]) for part in mask)
+    counts = mask["counts"] if isinstance(mask["counts"], list) else _decompress(mask["counts"])
+    return not any((counts or [])[1::2])  # runs of background and foreground in turn
+
+
+def _misses(image: Content, x: Sequence[float], y: Sequence[float]) -> bool:
+    """Whether points span nothing of an image."""
+    return max(x) <= 0 or min(x) >= image["width"] or max(y) <= 0 or min(y) >= image["height"]

@@ -117,7 +117,7 @@ def _look_at_pair(stem: str, image_path: Path, map_path: Path, largest_label: in
     try:
         with Image.open(map_path) as label_map:
             labels = np.asarray(label_map)
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         return _Pair(stem, f"label map cannot be read ({error})")
     if labels.ndim != 2 or labels.dtype.kind not in "ui":
         return _Pair(stem, f"label map is a picture of mode {label_map.mode}, expected one number per pixel")
