@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from tap.config.jobs import runs_of_table
 from tap.config.load import load_scale
 from tap.config.methods import DENSE, MAIN
 from tap.config.schema import ScaleConfig
@@ -22,7 +23,8 @@ from tap.paper.measured import Measured, Value
 from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
-from tap.paper.tidy import PRIMARY_METRIC, read_tidy, tidy_path
+from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_path
+from tap.runs import Run
 
 _SELECTOR = re.compile(r"(?P<method>[a-z0-9_]+)(?::(?P<variant>[a-z0-9_-]+))?(?:@(?P<rate>[01]?\.\d+|1))?")
 
@@ -78,13 +80,14 @@ class Evidence:
             self._measured[task] = Measured(grouped, self.settings.main_rate, self.root)
         return self._measured[task]
 
+    def floor_runs(self, task: str) -> list[Run]:
+        """The runs that say whether no pruning is above its floors: no pruning itself, and with a random encoder."""
+        return [run for run in runs_of_table(self.settings, task) if run.method == DENSE]
+
     def caveat(self, task: str) -> str:
         """A sentence behind what is judged on a task whose no pruning is not above every floor; else empty."""
-        frame = self.tidy(task)
-        if frame is None or frame.empty:
-            return ""
-        above = Measured(frame, self.settings.main_rate, self.root).above_floors(PRIMARY_METRIC[task])
-        if above is not False:
+        frame = gather(self.floor_runs(task), self.root)
+        if frame.empty or Measured(frame, 1.0, self.root).above_floors(PRIMARY_METRIC[task]) is not False:
             return ""
         return (
             f" On {task} no pruning is not above every floor of this scale, so this tells what is lost with "

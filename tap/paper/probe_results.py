@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from tap.errors import UserError
-from tap.paper.statistics import Array, Interval, contributions, interval, replicates, spearman
+from tap.paper.statistics import Array, Interval, average_ranks, contributions, interval, replicates, spearman
 from tap.paper.tidy_probes import NO_PRUNING, read_tidy_probes, tidy_probes_path
+from tap.provenance.verify import verified_path
 from tap.seeds import derive_seed
 
 
@@ -53,6 +55,34 @@ def read_probe(scale: str, task: str, kind: str, root: Path | str = ".") -> Prob
     frame = read_tidy_probes(path)
     frame = frame[frame["probe"] == kind].reset_index(drop=True)
     return None if frame.empty else ProbeResults(frame, Path(root))
+
+
+def files_behind(scale: str, task: str, root: Path | str = ".") -> list[Path]:
+    """What tables and figures of a task's probes are made from: the tidy table, the values of single images that it
+    names, and the list of what was verified behind them; nothing where no probe is gathered.
+
+    Raises:
+        UserError: the tidy table cannot be read, or names a file that is not there.
+    """
+    root = Path(root)
+    tidy, verified = (root / path for path in (tidy_probes_path(scale, task), verified_probes_path(scale, task)))
+    if not tidy.is_file():
+        return []
+    named = (_named(root, tidy, name) for name in read_tidy_probes(tidy)["per_sample"].unique() if name)
+    return [tidy, *named, *([verified] if verified.is_file() else [])]
+
+
+def verified_probes_path(scale: str, task: str) -> Path:
+    """The list of all files behind the tidy table of a task's probes, as they were when its tables were made."""
+    return verified_path(scale, f"probes_{task}")
+
+
+def _named(root: Path, tidy: Path, name: str) -> Path:
+    """A file that a tidy table names: without it intervals would vanish from what is made of the table."""
+    path = root / name
+    if not path.is_file():
+        raise UserError(f"{path}: is not there, and {tidy} names it; take it back (git checkout), or probe again")
+    return path
 
 
 @dataclass
@@ -136,6 +166,14 @@ class ProbeResults:
             parts += [dense - self.score(criterion, metric, seed, layer, endpoint) for layer in layers]
         return mean_of(parts)
 
+    def mean_drops(self, metric: str) -> dict[str, Estimate]:
+        """Mean drop of every criterion over the probed blocks.
+
+        Raises:
+            UserError: a criterion was not probed at every block.
+        """
+        return {name: self.drop(name, metric, self.layers) for name in self.criteria}
+
     def _resample(self, position: int, metric: str) -> Array | None:
         found = contributions(metric, {name: values[position] for name, values in self._arrays.items()})
         if found is None:
@@ -145,9 +183,9 @@ class ProbeResults:
     @cached_property
     def _arrays(self) -> dict[str, np.ndarray]:
         name = str(self.frame["per_sample"].iloc[0])
-        path = self.root / name
-        if not name or not path.is_file():
+        if not name:
             return {}
+        path = _named(self.root, self.root / tidy_probes_path(str(self.frame["scale"].iloc[0]), self.task), name)
         try:
             with np.load(path, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files if name != "sample_id"}
@@ -159,8 +197,11 @@ def correlation(first: Sequence[Estimate], second: Sequence[Estimate]) -> tuple[
     """Spearman's rank correlation of two lists of estimates, whose images are resampled independently of each other.
 
     Returns:
-        The correlation, NaN where one side is constant, and its interval, None where single images are not known.
+        The correlation, NaN where one side is constant or there are fewer than two pairs, and its interval, None where
+        single images are not known.
     """
+    if len(first) < 2:
+        return math.nan, None
     estimate = float(spearman(*(np.array([item.value for item in part]) for part in (first, second))))
     parts = [[item.resampled for item in part] for part in (first, second)]
     if any(item is None for part in parts for item in part):
@@ -168,6 +209,17 @@ def correlation(first: Sequence[Estimate], second: Sequence[Estimate]) -> tuple[
     resampled = spearman(*(np.stack(part, axis=1) for part in parts))  # type: ignore[arg-type]
     known = resampled[~np.isnan(resampled)]
     return estimate, interval(estimate, known) if len(known) else None
+
+
+def ranks(drops: Mapping[str, Estimate]) -> dict[str, Estimate]:
+    """Ranks from 1 for the smallest drop, anew on every resample; ties share the mean of their ranks."""
+    values = average_ranks(np.array([drop.value for drop in drops.values()]))
+    known = [drop.resampled for drop in drops.values() if drop.resampled is not None]
+    resampled = average_ranks(np.stack(known, axis=1)) if known and len(known) == len(drops) else None
+    return {
+        name: Estimate(float(values[number]), None if resampled is None else resampled[:, number])
+        for number, name in enumerate(drops)
+    }
 
 
 def stretch(layers: Sequence[int], which: str) -> list[int]:

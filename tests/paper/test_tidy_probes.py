@@ -8,7 +8,7 @@ import pytest
 from tap.config.methods import CRITERIA, SCORES
 from tap.criteria.registry import CRITERIA as REGISTRY
 from tap.errors import UserError
-from tap.paper.probe_results import Estimate, correlation, read_probe
+from tap.paper.probe_results import Estimate, correlation, files_behind, read_probe
 from tap.paper.reported import load_reported
 from tap.paper.tidy_probes import SCHEMA, gather_probes, read_tidy_probes, tidy_probes_path, write_tidy_probes
 from tap.provenance.record import read_record
@@ -79,6 +79,20 @@ def test_damaged_values_of_single_images_are_refused(results) -> None:
         probe.drop("random", "top1", [1])
 
 
+def test_values_of_single_images_that_the_table_names_are_there_or_missed(results) -> None:
+    results.probe("cls", "layers", {("random", 1, None): 4.0})
+    assert files_behind("desk", "seg", results.root) == []
+    path = results.root / "results/desk/probes/cls/layers/per_sample.npz"
+    assert files_behind("desk", "cls", results.root) == [results.root / tidy_probes_path("desk", "cls"), path]
+    path.unlink()
+    for ask in (
+        lambda: files_behind("desk", "cls", results.root),
+        lambda: read_probe("desk", "cls", "layers", results.root).drop("random", "top1", [1]),
+    ):
+        with pytest.raises(UserError, match=r"per_sample.npz: is not there, and .*tidy_probes_cls.csv names it; take"):
+            ask()
+
+
 def test_names_of_criteria_are_those_of_the_registry_and_of_the_printed_tables() -> None:
     assert tuple(REGISTRY) == CRITERIA
     for label in ("tab:criteria", "tab:criterion-summary"):
@@ -98,6 +112,10 @@ def test_correlation_resamples_both_sides() -> None:
     value, bounds = correlation(first, [Estimate(item.value, None) for item in second])
     assert (value, bounds) == (-1, None)
     assert np.isnan(correlation(first, [Estimate(1.0, np.ones(50))] * 6)[0])
+    for few in ([], first[:1]):
+        value, bounds = correlation(few, few)
+        assert np.isnan(value)
+        assert bounds is None
 
 
 def test_a_record_without_facts_is_refused(results) -> None:

@@ -42,17 +42,23 @@ def test_tables_of_settings_need_no_run(project):
 
 
 @pytest.mark.slow
-def test_probes_and_what_is_made_of_them_need_no_pruning_alone(project):
-    planned = project.planned("results/smoke/tables/tab_paired_recovery.tex", "results/smoke/figures/fig_insight.pdf")
+def test_probes_need_no_pruning_alone(project):
+    planned = project.planned(*(f"results/smoke/verified_probes_{task}.json" for task in ("cls", "seg", "det")))
     assert planned == {
         "prepare_data": 2,
         "pretrain": 2,
         "train_dense": 6,
         "probe": 5,
         "gather_probes": 3,
-        "tables_of_probes": 1,
-        "figures": 1,
+        "verify_probes": 3,
     }
+
+
+@pytest.mark.slow
+def test_what_is_made_of_probes_is_verified_and_names_the_floors_of_dense_tasks(project):
+    planned = project.planned("results/smoke/tables/tab_paired_recovery.tex", "results/smoke/figures/fig_insight.pdf")
+    assert planned["verify_probes"] == planned["gather_probes"] == 3
+    assert "train_method" not in planned
 
 
 @pytest.mark.slow

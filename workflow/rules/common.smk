@@ -66,7 +66,7 @@ EVALUATION_GPUS = 1 if CFG.device == "cuda" else 0
 TABLES = {f"tab_{task}": task for task in CFG.tasks}
 BUILT_TASKS = [task for task in CFG.tasks if behind.is_built(task)]
 TABLE_FILES = [".tex", ".csv", ".compare.csv", ".compare.md"]
-FIGURE_FILES = [".pdf", ".png", ".csv", ".record.json"]
+FIGURE_FILES = [".pdf", ".png", ".csv", ".caption.md", ".record.json"]
 PROBE_FOLDER = f"results/{SCALE}/probes/{{task}}/{{kind}}"
 TIDY_PROBES = [f"results/{SCALE}/tidy_probes_{task}.csv" for task in BUILT_TASKS]
 

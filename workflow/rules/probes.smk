@@ -5,6 +5,23 @@ localrules:
     publish_figures,
 
 
+# Behind tables and figures of probes: the probes, and of dense tasks what no pruning and a random encoder score, since
+# captions say where the one is not above the other.
+BEHIND_PROBES = {
+    "tidy": TIDY_PROBES,
+    "verified": [
+        f"results/{SCALE}/verified_probes_{task}.json" for task in BUILT_TASKS
+    ],
+    "results": [file for task in BUILT_TASKS for file in probe_results(task)],
+    "floors": [
+        f"{run.folder}/metrics.json"
+        for task in BUILT_TASKS
+        for run in runs_of_table(CFG, task)
+        if run.method == DENSE and task != "cls"
+    ],
+}
+
+
 rule probe:
     input:
         data=data_of,
@@ -44,9 +61,25 @@ rule gather_probes:
         f"tap probe gather {{wildcards.task}} --scale {SCALE} 2>&1 | tee {{log}}"
 
 
+# Nothing edited gets into a table or figure: as for the runs, what the tidy table was made from is compared with the
+# records of the jobs.
+rule verify_probes:
+    input:
+        tidy=f"results/{SCALE}/tidy_probes_{{task}}.csv",
+        results=lambda wildcards: probe_results(wildcards.task),
+    output:
+        f"results/{SCALE}/verified_probes_{{task}}.json",
+    log:
+        f"{LOG_FOLDER}/verify_probes/{{task}}.log",
+    message:
+        "Verify what is made of the probes of {wildcards.task}"
+    shell:
+        f"tap verify {{input.tidy}} --task probes_{{wildcards.task}} --scale {SCALE} 2>&1 | tee {{log}}"
+
+
 rule tables_of_probes:
     input:
-        tidy=TIDY_PROBES,
+        **BEHIND_PROBES,
         reported=reported_of(OF_PROBES),
     output:
         files_of_tables(f"results/{SCALE}/tables", OF_PROBES),
@@ -64,9 +97,12 @@ rule tables_of_probes:
 
 rule figures:
     input:
-        tidy=TIDY_PROBES,
+        **BEHIND_PROBES,
     output:
-        files_of_figures(f"results/{SCALE}/figures", [".pdf", ".csv", ".record.json"]),
+        files_of_figures(
+            f"results/{SCALE}/figures",
+            [suffix for suffix in FIGURE_FILES if suffix != ".png"],
+        ),
         pictures=report(
             files_of_figures(f"results/{SCALE}/figures", [".png"]),
             caption="../report/figure.rst",

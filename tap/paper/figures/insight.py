@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from tap.paper.figures.panels import blocks, criteria_handles, curve, drops_by_block, handle, mark, missing
-from tap.paper.figures.style import CRITERIA, GREY, TASKS, TEXT_WIDTH
+from tap.paper.figures.style import CRITERIA, OTHERS, TASKS, TEXT_WIDTH
 
 _BARS = {("seg", "miou"): "Seg\nmIoU", ("det", "box_ap"): "Det\nbox AP", ("det", "mask_ap"): "Det\nmask AP"}
 _ENDPOINTS = {"full offset": "", "stand-in": "//////"}
@@ -28,9 +28,9 @@ def draw(frame: pd.DataFrame) -> Figure:
     for axes, letter, panel in zip(panels, "abcd", (_depth, _advantage, _rankings, _recovery), strict=True):
         mark(axes, letter)
         panel(axes, frame[frame["panel"] == letter])
-    samples = [*criteria_handles(), *(handle(look) for look in TASKS.values()), *_endpoint_handles()]
+    samples = [*criteria_handles(points=True), *(handle(look) for look in TASKS.values()), *_endpoint_handles()]
     figure.legend(
-        handles=samples, loc="outside lower center", ncols=len(samples), handlelength=1.9, columnspacing=1.0,
+        handles=samples, loc="outside lower center", ncols=len(samples), handlelength=2.6, columnspacing=1.0,
         handletextpad=0.5,
     )  # fmt: skip
     return figure
@@ -69,7 +69,8 @@ def _rankings(axes: Axes, frame: pd.DataFrame) -> None:
         return
     both = points.pivot(index="series", columns="task", values="value").dropna().reset_index()
     others = both[~both["series"].isin(CRITERIA)]
-    sns.scatterplot(others, x="seg", y="det", color=GREY, edgecolor="0.35", linewidth=0.4, s=18, ax=axes)
+    rest = {"color": OTHERS.colour, "marker": OTHERS.marker, "edgecolor": "0.35", "linewidth": 0.4}
+    sns.scatterplot(others, x="seg", y="det", **rest, s=24, ax=axes)
     for name, look in CRITERIA.items():
         one = both[both["series"] == name]
         sns.scatterplot(one, x="seg", y="det", color=look.colour, marker=look.marker, s=32, ax=axes, zorder=3)

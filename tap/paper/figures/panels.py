@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
-from tap.paper.figures.style import CRITERIA, GREY, RANDOM, Look
+from tap.paper.figures.style import CRITERIA, OTHERS, RANDOM, Look
 
 _EDGE: Final[dict[str, Any]] = {"markeredgecolor": "white", "markeredgewidth": 0.4}
 
@@ -22,9 +22,8 @@ def drops_by_block(axes: Axes, frame: pd.DataFrame) -> None:
     """
     others = frame[~frame["series"].isin(CRITERIA)]
     if len(others):
-        sns.lineplot(
-            others, x="layer", y="value", units="series", estimator=None, ax=axes, color=GREY, linewidth=0.7, zorder=1
-        )
+        thin = {"color": OTHERS.colour, "linewidth": 0.7, "zorder": 1}
+        sns.lineplot(others, x="layer", y="value", units="series", estimator=None, ax=axes, **thin)
     for name, look in CRITERIA.items():
         curve(axes, frame[frame["series"] == name], look, band=name != RANDOM)
     blocks(axes, frame["layer"])
@@ -64,10 +63,15 @@ def blocks(axes: Axes, layers: pd.Series) -> None:
     axes.set_xlabel("Block")
 
 
-def criteria_handles() -> list[Line2D]:
-    """Legend of the highlighted criteria and of the rest."""
-    handles = [handle(look) for look in CRITERIA.values()]
-    return [*handles, Line2D([], [], color=GREY, linewidth=0.8, label="other criteria")]
+def criteria_handles(points: bool = False) -> list[Line2D]:
+    """Legend of the highlighted criteria and of the rest.
+
+    Args:
+        points: whether criteria are points in some panel, where the rest has markers too.
+    """
+    marker = OTHERS.marker if points else ""
+    others = Line2D([], [], color=OTHERS.colour, linewidth=0.8, marker=marker, label=OTHERS.name, **_EDGE)
+    return [*(handle(look) for look in CRITERIA.values()), others]
 
 
 def handle(look: Look) -> Line2D:

@@ -9,7 +9,6 @@ import pandas as pd
 from tap.config.methods import SCORES
 from tap.paper.evidence import Evidence
 from tap.paper.probe_results import Estimate, ProbeResults, correlation
-from tap.paper.tables.probes import mean_drops
 from tap.paper.tidy_probes import LAYERS, RECOVERY
 
 COLUMNS = ("panel", "task", "metric", "series", "layer", "value", "low", "high", "sd", "runs")
@@ -43,7 +42,7 @@ def _insight(evidence: Evidence) -> Iterator[dict]:
             for layer in probe.layers:
                 gap = probe.drop(_ATTENTION, metric, [layer]) - probe.drop(_COVERAGE, metric, [layer])
                 yield _line("b", probe, metric, "attention - coverage", layer, gap)
-    drops = [mean_drops(probe) for probe in dense]
+    drops = [probe.mean_drops(SCORES[probe.task][0]) for probe in dense]
     for probe, found in zip(dense, drops, strict=True):
         for name, drop in found.items():
             yield _line("c", probe, SCORES[probe.task][0], name, 0, drop)

@@ -13,12 +13,11 @@ from matplotlib.figure import Figure
 TEXT_WIDTH, COLUMN_WIDTH = 7.0, 3.3
 """Widths of the paper's text and column in inches."""
 
-GREY: Final = "0.72"
-
 
 @dataclass(frozen=True)
 class Look:
-    """A series: name in the legend, colour, marker and dashes. Each of the last three alone tells series apart."""
+    """A series: name in the legend, colour, marker and dashes. Each of the last three alone tells series apart, also
+    for readers who do not see red or green, and in print."""
 
     name: str
     colour: str
@@ -27,15 +26,18 @@ class Look:
 
 
 RANDOM: Final = "random"
-# Okabe and Ito's colours, which differ in lightness as well.
+# Okabe and Ito's colours, which differ in lightness as well. Theirs for a sixth series, #CC79A7, turns to the grey of
+# the other criteria where green is not seen: detection has Tol's wine instead.
 CRITERIA: Final = {
     "attention_mean": Look("Attention", "#D55E00", "o", ""),
     "coverage": Look("Coverage (FPS)", "#0072B2", "s", (4, 1.5)),
     RANDOM: Look("Random", "#000000", "^", (1, 1.2)),
 }
+OTHERS: Final = Look("other criteria", "#B8B8B8", "X", "")
+"""The rest: thin lines without markers where there are lines, markers where there are points."""
 TASKS: Final = {
-    "seg": Look("Segmentation", "#009E73", "D", ""),
-    "det": Look("Detection", "#7B4FA3", "P", (4, 1.5)),
+    "seg": Look("Segmentation", "#009E73", "D", (7, 1.6)),
+    "det": Look("Detection", "#882255", "P", (4, 1.2, 1, 1.2)),
 }
 
 _RC: Final = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -11,13 +11,21 @@ import pandas as pd
 from tap.paper.compare import COLUMNS, NO_VERDICT, NOT_MEASURED
 from tap.paper.evidence import Evidence
 from tap.paper.measured import Value
-from tap.paper.reported import ReportedTable, load_reported
+from tap.paper.reported import ReportedTable, Row, load_reported
 from tap.paper.tables import latex
 from tap.paper.tables.caption import SMOKE_NOTE
 from tap.paper.tidy import tidy_path
+from tap.provenance.verify import verified_path
 
 Content = Value | str
 Cells = Mapping[tuple[str, str], Content]
+
+PLUS_MINUS = r"$\pm$"
+
+
+def files_of_runs(scale: str, task: str, root: Path) -> list[Path]:
+    """The tidy table of a task's runs and the list of what was verified behind it, as far as they are there."""
+    return [path for name in (tidy_path, verified_path) if (path := root / name(scale, task)).is_file()]
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,8 @@ class PlainTable:
         names: whether rows are named in a first column.
         scaled: whether the scale decides anything.
         note: further sentences of the caption, as plain text.
-        tidy: tidy tables that it reads of each task, by scale and task.
+        reads: files that it is made from, by scale, task and the project's folder.
+        further: rows that were measured and that the paper does not print; they are shown beside the typeset table.
     """
 
     label: str
@@ -61,7 +70,8 @@ class PlainTable:
     names: bool = True
     scaled: bool = True
     note: Callable[[Evidence], str] | None = None
-    tidy: tuple[Callable[[str, str], Path], ...] = (tidy_path,)
+    reads: Callable[[str, str, Path], list[Path]] = files_of_runs
+    further: Callable[[Evidence], Sequence[Row]] | None = None
 
     @property
     def reported(self) -> ReportedTable:
@@ -76,12 +86,13 @@ class PlainTable:
 
 def build_plain_table(table: PlainTable, evidence: Evidence) -> dict[str, str]:
     """Contents of the table's files by suffix."""
-    cells = table.cells(evidence)
+    cells, further = table.cells(evidence), () if table.further is None else table.further(evidence)
+    whole = replace(table.reported, rows=(*table.reported.rows, *further))
     return {
         ".tex": _tabular(table, evidence, cells).render(),
-        ".csv": csv_text(_cell_frame(table, evidence, cells)),
-        ".compare.csv": csv_text(_compare_frame(table, evidence, cells)),
-        ".compare.md": _markdown(table, evidence, cells),
+        ".csv": csv_text(_cell_frame(table, whole, evidence, cells)),
+        ".compare.csv": csv_text(_compare_frame(table, whole, evidence, cells)),
+        ".compare.md": _markdown(table, whole, evidence, cells),
     }
 
 
@@ -115,9 +126,11 @@ def _tabular(table: PlainTable, evidence: Evidence, cells: Cells) -> latex.Tabul
         for head in table.heads:
             parts = []
             for key in head.keys:
+                if head.between == PLUS_MINUS and _is_of_one_seed(cells, row.key, key):
+                    continue
                 printed = table.reported.cell(row.key, key)
                 content = printed.text if key in table.words and printed is not None else cells.get((row.key, key))
-                parts.append(shown(content, units[key], sd=key.endswith(("_sd", "sd_j", "sd_f"))))
+                parts.append(shown(content, units[key], sd=_deviating(key) is not None))
             line.append(latex.MISSING if set(parts) == {latex.MISSING} else head.between.join(parts) + head.after)
         groups[row.group].append(line)
     return latex.Tabular(
@@ -131,20 +144,33 @@ def _tabular(table: PlainTable, evidence: Evidence, cells: Cells) -> latex.Tabul
     )
 
 
+def _deviating(column: str) -> str | None:
+    """The column whose standard deviation a column holds; None if it holds none."""
+    if column.endswith("_sd"):
+        return column.removesuffix("_sd")
+    return column.replace("sd_", "score_") if column.startswith("sd_") else None
+
+
+def _is_of_one_seed(cells: Cells, row: str, column: str) -> bool:
+    """Whether a cell would hold a standard deviation of what was measured with one seed, which has none."""
+    value = cells.get((row, _deviating(column) or ""))
+    return (row, column) not in cells and isinstance(value, Value) and len(value.seeds) == 1
+
+
 def _caption(table: PlainTable, evidence: Evidence, cells: Cells) -> str:
+    columns = [column.key for column in table.reported.columns if column.key not in table.words]
+    absent = [(row.key, key) for row in table.reported.rows for key in columns if (row.key, key) not in cells]
+    of_one_seed = [key for key in absent if _is_of_one_seed(cells, *key)]
     devices = sorted({device for content in cells.values() for device in _devices(evidence, table, content)})
     parts = [
         f"{table.title} at scale \\texttt{{{evidence.scale}}}." if table.scaled else f"{table.title}.",
         *([rf"\textbf{{{SMOKE_NOTE}}}"] if table.scaled and evidence.scale == "smoke" else []),
         *([latex.escape(table.note(evidence))] if table.note is not None else []),
         *([f"Device: {latex.escape('; '.join(devices))}."] if devices else []),
-        *([f"{latex.MISSING} has not been measured."] if len(cells) < _size(table) else []),
+        *(["Where an SD is missing: one seed, so no SD."] if of_one_seed else []),
+        *([f"{latex.MISSING} has not been measured."] if len(of_one_seed) < len(absent) else []),
     ]
     return "\n".join(parts)
-
-
-def _size(table: PlainTable) -> int:
-    return len(table.reported.rows) * (len(table.reported.columns) - len(table.words))
 
 
 def _devices(evidence: Evidence, table: PlainTable, content: Content) -> tuple[str, ...]:
@@ -153,11 +179,11 @@ def _devices(evidence: Evidence, table: PlainTable, content: Content) -> tuple[s
     return evidence.devices(content.runs[0].split("/")[0], content.runs)
 
 
-def _cell_frame(table: PlainTable, evidence: Evidence, cells: Cells) -> pd.DataFrame:
+def _cell_frame(table: PlainTable, whole: ReportedTable, evidence: Evidence, cells: Cells) -> pd.DataFrame:
     """One line per cell. Columns as those of the main tables' CSV, and ``text`` for cells that are words."""
     lines = []
-    for row in table.reported.rows:
-        for column in table.reported.columns:
+    for row in whole.rows:
+        for column in whole.columns:
             if column.key in table.words:
                 continue
             content = cells.get((row.key, column.key))
@@ -193,30 +219,30 @@ CELL_COLUMNS = (
 )
 
 
-def _compare_frame(table: PlainTable, evidence: Evidence, cells: Cells) -> pd.DataFrame:
+def _compare_frame(table: PlainTable, whole: ReportedTable, evidence: Evidence, cells: Cells) -> pd.DataFrame:
     """Measured beside reported; no verdicts, which the audit gives."""
     lines = []
-    for row in table.reported.rows:
-        for column in table.reported.columns:
+    for row in whole.rows:
+        for column in whole.columns:
             content = cells.get((row.key, column.key))
             if column.key in table.words or isinstance(content, str):
                 continue
             line = {"scale": evidence.scale, "kind": "value", "row": row.key, "other": "", "metric": column.key}
             line |= {"measured": None if content is None else content.mean}
-            line |= {"reported": table.reported.value(row.key, column.key)}
+            line |= {"reported": whole.value(row.key, column.key)}
             line |= {"verdict": NOT_MEASURED if content is None else NO_VERDICT}
             lines.append(line)
     return pd.DataFrame(lines, columns=list(COLUMNS))
 
 
-def _markdown(table: PlainTable, evidence: Evidence, cells: Cells) -> str:
-    units = {column.key: column.unit for column in table.reported.columns}
+def _markdown(table: PlainTable, whole: ReportedTable, evidence: Evidence, cells: Cells) -> str:
+    units = {column.key: column.unit for column in whole.columns}
     lines = [f"# {table.label}: scale {evidence.scale} beside the paper", ""]
     if evidence.scale == "smoke":
         lines += [f"**{SMOKE_NOTE}**", ""]
-    columns = [column for column in table.reported.columns if column.key not in table.words]
+    columns = [column for column in whole.columns if column.key not in table.words]
     lines += [
-        f"The paper: {table.reported.caption}",
+        f"The paper: {whole.caption}",
         *(["", table.note(evidence)] if table.note is not None else []),
         "",
         "Here / in the paper. Verdicts on what the paper claims of these numbers are in the audit.",
@@ -224,14 +250,14 @@ def _markdown(table: PlainTable, evidence: Evidence, cells: Cells) -> str:
         f"| | {' | '.join(column.printed for column in columns)} |",
         f"|---|{'---|' * len(columns)}",
     ]
-    for row in table.reported.rows:
+    for row in whole.rows:
         texts = []
         for column in columns:
-            content, printed = cells.get((row.key, column.key)), table.reported.cell(row.key, column.key)
+            content, printed = cells.get((row.key, column.key)), whole.cell(row.key, column.key)
             ours = content if isinstance(content, str) else _plain(content, units[column.key])
             texts.append(f"{ours} / {latex.MISSING if printed is None else printed.text}")
         typeset = [key for head in table.heads for key in head.keys if key in table.words]
-        extra = [cell.text for key in typeset if (cell := table.reported.cell(row.key, key)) is not None]
+        extra = [cell.text for key in typeset if (cell := whole.cell(row.key, key)) is not None]
         lines.append(f"| {' '.join([row.label, *extra])} | {' | '.join(texts)} |")
     return "\n".join(lines) + "\n"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -10,16 +11,31 @@ from tap.config.methods import CRITERIA, SCORES
 from tap.criteria.registry import get
 from tap.paper.evidence import Evidence
 from tap.paper.measured import Value
-from tap.paper.probe_results import Estimate, ProbeResults, correlation
-from tap.paper.reported import load_reported
-from tap.paper.statistics import average_ranks, interval, sample_sd
-from tap.paper.tables.plain import Cells, Head, PlainTable
-from tap.paper.tidy_probes import LAYERS, NO_PRUNING, RECOVERY, tidy_probes_path
+from tap.paper.probe_results import Estimate, ProbeResults, correlation, files_behind, ranks
+from tap.paper.reported import Printed, Row, load_reported
+from tap.paper.statistics import interval, sample_sd
+from tap.paper.tables.plain import PLUS_MINUS, Cells, Head, PlainTable
+from tap.paper.tidy import METRICS_FILE
+from tap.paper.tidy_probes import LAYERS, NO_PRUNING, RECOVERY
 
-_DENSE_TASKS = ("seg", "det")
-_ALL = ("cls", *_DENSE_TASKS)
+DENSE_TASKS = ("seg", "det")
+_ALL = ("cls", *DENSE_TASKS)
 _COVERAGE = "coverage"
 _NAMES = {"top1": "top-1", "miou": "mIoU", "box_ap": "box AP", "mask_ap": "mask AP"}
+_PAIRED = {"seg": ("seg", "miou"), "box": ("det", "box_ap"), "mask": ("det", "mask_ap")}
+"""Task and metric by the first part of a row's key in `tab:paired-recovery`."""
+_NO_CORRELATION = "The dense rankings have no correlation: fewer than two criteria in common, or all drops equal."
+
+
+def files_of_probes(scale: str, task: str, root: Path) -> list[Path]:
+    """What tables and figures of probes are made from: a task's probes and, of a dense task, what tells its floors.
+
+    Raises:
+        UserError: as `tap.paper.probe_results.files_behind`.
+    """
+    runs = Evidence(scale, root).floor_runs(task) if task in DENSE_TASKS else []
+    floors = [path for run in runs if (path := root / run.folder / METRICS_FILE).is_file()]
+    return [*files_behind(scale, task, root), *floors]
 
 
 def criteria(evidence: Evidence) -> Cells:
@@ -31,12 +47,6 @@ def criteria(evidence: Evidence) -> Cells:
     return families | rules
 
 
-def mean_drops(probe: ProbeResults) -> dict[str, Estimate]:
-    """Mean drop of every criterion over the probed blocks, by the task's first score."""
-    metric = SCORES[probe.task][0]
-    return {name: probe.drop(name, metric, probe.layers) for name in probe.criteria}
-
-
 def criterion_summary(evidence: Evidence) -> Cells:
     """Mean drops, and for the dense tasks their ranks, from 1 for the smallest drop; ties share a rank."""
     cells: dict[tuple[str, str], Value] = {}
@@ -44,43 +54,62 @@ def criterion_summary(evidence: Evidence) -> Cells:
         probe = evidence.probe(task, LAYERS)
         if probe is None:
             continue
-        drops = mean_drops(probe)
+        drops = probe.mean_drops(SCORES[task][0])
         runs = (probe.id, *probe.runs)
         for name, drop in drops.items():
             cells[name, task] = Value(drop.value, None, probe.seeds, runs, drop.interval)
-        if task in _DENSE_TASKS:
-            for name, rank in _ranks(drops).items():
+        if task in DENSE_TASKS:
+            for name, rank in ranks(drops).items():
                 cells[name, f"{task}_rank"] = Value(rank.value, None, probe.seeds, runs, rank.interval)
     return cells
 
 
 def rankings_note(evidence: Evidence) -> str:
     """What the summary's caption says of the probes and of the correlation between the dense tasks."""
-    probes = [evidence.probe(task, LAYERS) for task in _ALL]
-    parts = [_protocol(probe) for probe in probes if probe is not None]
-    dense = [probe for probe in probes[1:] if probe is not None]
+    probes = [probe for task in _ALL if (probe := evidence.probe(task, LAYERS)) is not None]
+    parts = [f"{protocol(probe)}{_caveat(probe, evidence)}" for probe in probes]
+    drops = [probe.mean_drops(SCORES[probe.task][0]) for probe in probes]
+    if any(drop.value < 0 for part in drops for drop in part.values()):
+        parts.append("A negative drop is a gain over no pruning.")
+    dense = [part for probe, part in zip(probes, drops, strict=True) if probe.task in DENSE_TASKS]
     if len(dense) == 2:
-        drops = [mean_drops(probe) for probe in dense]
-        names = [name for name in drops[0] if name in drops[1]]
-        if len(names) > 1:
-            estimate, bounds = correlation(*([part[name] for name in names] for part in drops))
-            if not np.isnan(estimate):
-                known = "" if bounds is None else f" (95 % interval {bounds.low:+.2f} to {bounds.high:+.2f})"
-                parts.append(f"Spearman correlation of the two dense rankings: {estimate:+.2f}{known}.")
+        names = [name for name in dense[0] if name in dense[1]]
+        estimate, bounds = correlation(*([part[name] for name in names] for part in dense))
+        known = "" if bounds is None else f" (95 % interval {bounds.low:+.2f} to {bounds.high:+.2f})"
+        found = f"Spearman correlation of the two dense rankings: {estimate:+.2f}{known}."
+        parts.append(_NO_CORRELATION if np.isnan(estimate) else found)
     return " ".join(parts)
 
 
 def paired_recovery(evidence: Evidence) -> Cells:
-    """Both endpoints and their paired difference at the blocks that the paper lists."""
+    """Both endpoints and their paired difference at every probed block."""
     cells: dict[tuple[str, str], Value] = {}
-    for row in load_reported("tab:paired-recovery").rows:
-        part, _, block = row.key.partition("_")
-        task, metric = {"seg": ("seg", "miou"), "box": ("det", "box_ap"), "mask": ("det", "mask_ap")}[part]
-        probe = evidence.probe(task, RECOVERY)
-        if probe is None or int(block) not in probe.layers:
-            continue
-        cells |= {(row.key, column): value for column, value in paired(probe, metric, int(block)).items()}
+    for part, probe, metric in _paired_probes(evidence):
+        for layer in probe.layers:
+            cells |= {(f"{part}_{layer}", column): value for column, value in paired(probe, metric, layer).items()}
     return cells
+
+
+def further_blocks(evidence: Evidence) -> list[Row]:
+    """Rows of the probed blocks that the paper's table of the recovery probe does not list."""
+    reported = load_reported("tab:paired-recovery")
+    labels = {row.key.partition("_")[0]: row.label for row in reported.rows}
+    listed = {row.key for row in reported.rows}
+    rows = []
+    for part, probe, _ in _paired_probes(evidence):
+        for layer in probe.layers:
+            words = {"task": Printed.parse(probe.task), "layer": Printed.parse(str(layer))}
+            cells = tuple(words.get(column.key) for column in reported.columns)
+            rows.append(Row(f"{part}_{layer}", labels[part], cells))
+    return [row for row in rows if row.key not in listed]
+
+
+def _paired_probes(evidence: Evidence) -> Iterator[tuple[str, ProbeResults, str]]:
+    """First part of the rows' keys, recovery probe, and metric; without probes that are not made."""
+    for part, (task, metric) in _PAIRED.items():
+        probe = evidence.probe(task, RECOVERY)
+        if probe is not None:
+            yield part, probe, metric
 
 
 def paired(probe: ProbeResults, metric: str, layer: int) -> dict[str, Value]:
@@ -110,29 +139,25 @@ def paired(probe: ProbeResults, metric: str, layer: int) -> dict[str, Value]:
 
 
 def recovery_note(evidence: Evidence) -> str:
-    """What the caption of the recovery probe says of seeds, anchors, and blocks that the paper does not list."""
+    """What the caption of the recovery probe says of protocol, anchors, and blocks that the paper does not list."""
     parts = []
-    for task in _DENSE_TASKS:
+    for task in DENSE_TASKS:
         probe = evidence.probe(task, RECOVERY)
         if probe is None:
             continue
         anchors = ", ".join(f"{probe.anchor(name).value:.1f} {_NAMES[name]}" for name in SCORES[task])
-        parts.append(f"{_protocol(probe)} No pruning: {anchors}.")
+        parts.append(f"{protocol(probe)} No pruning: {anchors}.{_caveat(probe, evidence)}")
+    if further_blocks(evidence):
+        parts.append("The CSV file has the probed blocks that the paper does not list, too.")
     return " ".join([*parts, "Positive differences favour the full offset."])
 
 
-def _ranks(drops: dict[str, Estimate]) -> dict[str, Estimate]:
-    values = average_ranks(np.array([drop.value for drop in drops.values()]))
-    parts = [drop.resampled for drop in drops.values()]
-    known = [part for part in parts if part is not None]
-    resampled = average_ranks(np.stack(known, axis=1)) if len(known) == len(parts) else None
-    return {
-        name: Estimate(float(values[number]), None if resampled is None else resampled[:, number])
-        for number, name in enumerate(drops)
-    }
+def _caveat(probe: ProbeResults, evidence: Evidence) -> str:
+    """A warning where no pruning of a dense task is not above every floor; the other task has no floors."""
+    return evidence.caveat(probe.task) if probe.task in DENSE_TASKS else ""
 
 
-def _protocol(probe: ProbeResults) -> str:
+def protocol(probe: ProbeResults) -> str:
     """Blocks, keep rate, endpoint, images and seeds of a probe in words."""
     pruned = probe.frame[probe.frame["criterion"] != NO_PRUNING]
     layers = probe.layers
@@ -168,21 +193,22 @@ TABLES = (
         ),
         criterion_summary,
         note=rankings_note,
-        tidy=(tidy_probes_path,),
+        reads=files_of_probes,
     ),
     PlainTable(
         "tab:paired-recovery",
-        _DENSE_TASKS,
+        DENSE_TASKS,
         "Paired recovery probe: coverage, read with the full offset or the stand-in alone; mean and SD over seeds,",
         (
             Head("Block", ("layer",)),
             Head("Full offset", ("full_offset",)),
             Head("Stand-in", ("stand_in",)),
-            Head(r"Paired $\Delta\pm$SD", ("difference", "difference_sd"), r"$\pm$"),
+            Head(r"Paired $\Delta\pm$SD", ("difference", "difference_sd"), PLUS_MINUS),
         ),
         paired_recovery,
         words=("task", "layer"),
         note=recovery_note,
-        tidy=(tidy_probes_path,),
+        reads=files_of_probes,
+        further=further_blocks,
     ),
 )

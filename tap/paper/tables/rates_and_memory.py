@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tap.config.methods import DENSE, TAP
 from tap.paper.evidence import Evidence
 from tap.paper.measured import Value
-from tap.paper.tables.plain import Cells, Head, PlainTable
+from tap.paper.tables.plain import PLUS_MINUS, Cells, Head, PlainTable
 from tap.paper.tidy import PRIMARY_METRIC
 
 _ALL = ("cls", "seg", "det")
@@ -96,8 +96,6 @@ def _present(cells: Iterator[tuple[tuple[str, str], Value | None]]) -> dict[tupl
     return {key: value for key, value in cells if value is not None}
 
 
-_PLUS_MINUS = r"$\pm$"
-
 TABLES = (
     PlainTable(
         "tab:keep-rates",
@@ -105,7 +103,7 @@ TABLES = (
         "Keep-rate results for TAP-J (J) and TAP-F (F): top-1 accuracy, mIoU or box AP, images per second, peak memory",
         (
             Head(r"$\rho$", ("rate",)),
-            Head(r"Score $\pm$ SD", ("score", "score_sd"), _PLUS_MINUS),
+            Head(r"Score $\pm$ SD", ("score", "score_sd"), PLUS_MINUS),
             Head("Enc.", (_ENCODER,)),
             Head("Full", (_FULL,)),
             Head("GB", (_PEAK,)),

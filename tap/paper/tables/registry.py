@@ -18,12 +18,11 @@ from tap.paper.measured import Measured
 from tap.paper.reported import reported_path
 from tap.paper.tables import from_settings, probes, provenance, rates_and_memory
 from tap.paper.tables.main_table import MAIN_TABLES, Cell, MainTable, cells, tabular
-from tap.paper.tables.plain import PlainTable, build_plain_table, csv_text
+from tap.paper.tables.plain import PlainTable, build_plain_table, csv_text, files_of_runs
 from tap.paper.tidy import read_tidy, tidy_path
 from tap.provenance.behind import TABULATING, code_of_tables
 from tap.provenance.files import atomic_write
 from tap.provenance.record import RECORD_SUFFIX, record_job
-from tap.provenance.verify import verified_path
 
 SUFFIXES = (".tex", ".csv", ".compare.csv", ".compare.md")
 
@@ -35,13 +34,13 @@ class Table:
     Attributes:
         tasks: the tasks whose runs it shows, as far as the scale has them; empty if settings are all that it needs.
         label: the reported table that stands beside it.
-        tidy: tidy tables that it reads of each task, by scale and task.
+        reads: files that it is made from, by scale, task and the project's folder.
         build: from (scale, project folder) to the contents by file suffix.
     """
 
     tasks: tuple[str, ...]
     label: str
-    tidy: tuple[Callable[[str, str], Path], ...]
+    reads: Callable[[str, str, Path], list[Path]]
     build: Callable[[str, Path], dict[str, str]]
 
 
@@ -60,22 +59,21 @@ def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str
         The files.
 
     Raises:
-        UserError: no such table, no tidy table yet, settings or runs that cannot be read, or a folder that cannot be
-            written.
+        UserError: no such table, no tidy table yet, settings or runs that cannot be read or are not what their own
+            records say, or a folder that cannot be written.
     """
-    started, name = datetime.now(UTC), table_name(label)
+    started, name, root = datetime.now(UTC), table_name(label), Path(root)
     table = TABLES[name]
-    contents = table.build(scale, Path(root))
+    contents = table.build(scale, root)
+    read = [path for task in table.tasks for path in table.reads(scale, task, root)]
     files = [atomic_write(Path(out_folder) / f"{name}{suffix}", contents[suffix]) for suffix in SUFFIXES]
-    read = [path(scale, task) for task in table.tasks for path in table.tidy]
-    read += [verified_path(scale, task) for task in table.tasks if tidy_path in table.tidy]
     settings = load_scale(scale, root=root)
     parameters = {"table": name, "scale": scale, "main_rate": settings.main_rate}
     record_job(
         Path(out_folder) / f"{name}{RECORD_SUFFIX}",
         "table",
         parameters=parameters if table.tasks else {**parameters, "settings": settings.model_dump(mode="json")},
-        inputs=[reported_path(table.label), *(file for path in read if (file := Path(root) / path).is_file())],
+        inputs=[reported_path(table.label), *read],
         outputs=files,
         started=started,
         fingerprint=code_of_tables(),
@@ -159,14 +157,14 @@ def _main(table: MainTable) -> Table:
         frame = read_tidy(root / tidy_path(scale, table.task))
         return build_main_table(table, frame, load_scale(scale, root=root).main_rate, scale, root)
 
-    return Table((table.task,), table.label, (tidy_path,), build)
+    return Table((table.task,), table.label, files_of_runs, build)
 
 
 def _plain(table: PlainTable) -> Table:
     def build(scale: str, root: Path) -> dict[str, str]:
         return build_plain_table(table, Evidence(scale, root))
 
-    return Table(table.tasks, table.label, table.tidy, build)
+    return Table(table.tasks, table.label, table.reads, build)
 
 
 TABLES: dict[str, Table] = {name: _main(table) for name, table in MAIN_TABLES.items()} | {

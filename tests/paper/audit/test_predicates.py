@@ -7,6 +7,7 @@ from tap.errors import UserError
 from tap.paper.audit.outcome import Outcome, Verdict
 from tap.paper.audit.predicates import PREDICATES
 from tap.paper.evidence import Evidence
+from tap.paper.tidy_probes import write_tidy_probes
 from tap.runs import Run
 
 SUPPORTED, CONTRADICTED = Verdict.SUPPORTED, Verdict.CONTRADICTED
@@ -251,6 +252,8 @@ def test_drops_more_in_a_stretch_of_blocks(results, attention: tuple[float, floa
     found = ask(results, "drops_more", **arguments)
     assert found.verdict == verdict
     assert found.runs == ("probes/cls/layers", "cls/dense/r1.00/main/s0")
+    assert found.seeds == (0,)
+    assert "block 1 and 1 checkpoint: " in found.sentence
     with pytest.raises(UserError, match="not one of early"):
         ask(results, "drops_more", **(arguments | {"layers": "middle"}))
     for other in ("drops_more", "gap_shrinks"):  # a criterion that the settings leave out
@@ -263,7 +266,9 @@ def test_drops_more_in_a_stretch_of_blocks(results, attention: tuple[float, floa
 )
 def test_gap_shrinks_with_depth(results, attention: tuple[float, float], verdict: Verdict) -> None:
     results.probe("cls", "layers", layers({"attention_mean": attention, "coverage": (3.0, 3.0)}))
-    assert ask(results, "gap_shrinks", **CLS, a="attention_mean", b="coverage").verdict == verdict
+    found = ask(results, "gap_shrinks", **CLS, a="attention_mean", b="coverage")
+    assert found.verdict == verdict
+    assert "mean over 1 checkpoint: " in found.sentence
 
 
 @pytest.mark.parametrize(("order", "verdict"), [(-1, SUPPORTED), (1, CONTRADICTED)])
@@ -275,6 +280,75 @@ def test_rankings_oppose(results, order: int, verdict: Verdict) -> None:
     found = ask(results, "rankings_oppose", **arguments, reported="text/spearman/rho")
     assert found.verdict == verdict
     assert found.value == pytest.approx(order)
+    assert found.seeds == (0,)
+    assert "between cls (1 checkpoint) and seg (1 checkpoint)" in found.sentence
+
+
+def test_rankings_of_different_criteria_oppose_nothing(results) -> None:
+    for task, name in (("cls", "random"), ("seg", "coverage")):
+        results.probe(task, "layers", {(name, 1, None): 4.0})
+    arguments = {"first": "cls", "first_metric": "top1", "second": "seg", "second_metric": "miou"}
+    found = ask(results, "rankings_oppose", **arguments, reported="text/spearman/rho")
+    assert (found.verdict, found.value) == (INCONCLUSIVE, None)
+    assert "0 criteria" in found.sentence
+    assert "undefined" in found.sentence
+    assert ask(results, "best_is_poor_elsewhere", **arguments).verdict == NOT_MEASURED
+
+
+@pytest.mark.parametrize(
+    ("drop", "first", "last"),
+    [
+        (2.0, SUPPORTED, CONTRADICTED),
+        (20.0, CONTRADICTED, SUPPORTED),
+        (9.0, CONTRADICTED, CONTRADICTED),
+        (6.0, INCONCLUSIVE, CONTRADICTED),
+    ],
+)
+def test_ranks_at_a_place_in_every_resample(results, drop: float, first: Verdict, last: Verdict) -> None:
+    others = {"random": (6.0, 6.0), "token_l1": (12.0, 12.0)}
+    results.probe("cls", "layers", layers({"coverage": (drop, drop), **others}))
+    arguments = {**CLS, "criterion": "coverage"}
+    assert ask(results, "ranks_at", **arguments, place="first").verdict == first
+    found = ask(results, "ranks_at", **arguments, place="last")
+    assert found.verdict == last
+    assert "among 3 criteria" in found.sentence
+    assert "over 1 checkpoint: " in found.sentence
+    with pytest.raises(UserError, match="'second' is not one of first, last"):
+        ask(results, "ranks_at", **arguments, place="second")
+    absent = ask(results, "ranks_at", **CLS, criterion="key_l2", place="first")
+    assert absent.missing == ("results/desk/probes/cls/layers/values.csv with key_l2",)
+
+
+@pytest.mark.parametrize(("order", "verdict"), [(-1, SUPPORTED), (1, CONTRADICTED)])
+def test_the_best_on_one_task_is_poor_on_another(results, order: int, verdict: Verdict) -> None:
+    names = [f"criterion_{index}" for index in range(4)]
+    results.probe("cls", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names)}, 2))
+    results.probe("seg", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names[::order])}, 2))
+    arguments = {"first": "cls", "first_metric": "top1", "second": "seg", "second_metric": "miou"}
+    found = ask(results, "best_is_poor_elsewhere", **arguments)
+    assert found.verdict == verdict
+    assert found.value == (1 if order == 1 else 4)
+    assert "criterion_0 has the smallest mean drop on cls" in found.sentence
+
+
+def test_which_one_is_the_best_may_be_open(results) -> None:
+    """Two share the smallest drop here, one of them the best and one the worst there."""
+    results.probe("cls", "layers", layers({"a": (3.0, 3.0), "b": (3.0, 3.0), "c": (9.0, 9.0)}, 2))
+    results.probe("seg", "layers", layers({"a": (1.0, 1.0), "b": (20.0, 20.0), "c": (9.0, 9.0)}, 2))
+    arguments = {"first": "cls", "first_metric": "top1", "second": "seg", "second_metric": "miou"}
+    found = ask(results, "best_is_poor_elsewhere", **arguments)
+    assert (found.verdict, found.low, found.high) == (INCONCLUSIVE, 2, 2)
+
+
+def test_a_probe_of_a_task_below_its_floor_is_judged_with_a_warning(results) -> None:
+    drops = {("coverage", block, alpha): 9.0 - 5.0 * alpha for block in (3, 6) for alpha in (0.0, 1.0)}
+    results.probe("seg", "recovery", drops)
+    arguments = {"task": "seg", "metric": "miou", "endpoint": 1.0}
+    assert "floor" not in ask(results, "prefers_endpoint", **arguments).sentence
+    runs = [results.run("dense", 0.8, task="seg"), results.run("dense", 0.9, task="seg", variant="random-encoder")]
+    found = ask(results, "prefers_endpoint", *runs, **arguments)
+    assert found.verdict == SUPPORTED
+    assert "On seg no pruning is not above every floor" in found.sentence
 
 
 @pytest.mark.parametrize(("full", "verdict"), [(2.0, SUPPORTED), (9.0, CONTRADICTED), (5.0, INCONCLUSIVE)])
@@ -293,6 +367,7 @@ def test_prefers_endpoint(results, full: float, verdict: Verdict) -> None:
 def test_a_probe_without_single_images_decides_nothing(results) -> None:
     results.probe("cls", "layers", layers({"attention_mean": (9.0, 3.0), "coverage": (3.0, 3.0)}))
     (results.root / "results/desk/probes/cls/layers/per_sample.npz").unlink()
+    write_tidy_probes("desk", "cls", results.root)
     assert ask(results, "drops_more", **CLS, a="attention_mean", b="coverage").verdict == INCONCLUSIVE
 
 

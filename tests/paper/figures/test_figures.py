@@ -1,17 +1,21 @@
 """The figures of the probes: what they show, that equal data give equal files, and that the paper can take them."""
 
+import json
 import subprocess
 import sys
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.colors import to_rgb
 
 from tap.errors import UserError
 from tap.paper.evidence import Evidence
 from tap.paper.figures import insight, names, probe_data
 from tap.paper.figures.registry import FIGURES, build_figure
-from tap.paper.figures.style import COLUMN_WIDTH, CRITERIA, TEXT_WIDTH, styled
+from tap.paper.figures.style import COLUMN_WIDTH, CRITERIA, OTHERS, TASKS, TEXT_WIDTH, styled
 
 NAMES = ("random", "attention_mean", "coverage", "token_l1")
 
@@ -69,24 +73,60 @@ def test_equal_data_give_equal_files(name: str, probed: Evidence) -> None:
     made = [build_figure(name, "desk", folder, probed.root) for folder in folders]
     for first, second in zip(*made, strict=True):
         assert first.read_bytes() == second.read_bytes(), first.suffix
-    pdf, png, table = made[0]
+    pdf, png, table, _ = made[0]
     assert b"CreationDate" not in pdf.read_bytes()
     assert b"/Type3" not in pdf.read_bytes(), "publishers refuse such fonts"
     assert png.read_bytes()[:4] == b"\x89PNG"
     assert set(pd.read_csv(table)["runs"].str.split().str[0].str.split("/").str[0]) == {"probes"}
-    assert "results/desk/tidy_probes_seg.csv" in (folders[0] / f"{name}.record.json").read_text()
+    inputs = json.loads((folders[0] / f"{name}.record.json").read_text())["inputs"]
+    assert {"results/desk/tidy_probes_seg.csv", "results/desk/probes/seg/layers/per_sample.npz"} < inputs.keys()
 
 
 @pytest.mark.slow
-def test_another_process_draws_the_same_file(probed: Evidence) -> None:
-    build_figure("fig_insight", "desk", probed.root / "first", probed.root)
+@pytest.mark.parametrize("name", FIGURES)
+def test_another_process_draws_the_same_files(name: str, probed: Evidence) -> None:
+    files = build_figure(name, "desk", probed.root / "first", probed.root)
     code = (
         "import sys; from tap.paper.figures.registry import build_figure; "
-        "build_figure('fig_insight', 'desk', sys.argv[1] + '/second', sys.argv[1])"
+        "build_figure(sys.argv[2], 'desk', sys.argv[1] + '/second', sys.argv[1])"
     )
-    subprocess.run([sys.executable, "-c", code, str(probed.root)], check=True)
-    first, second = (probed.root / folder / "fig_insight.pdf" for folder in ("first", "second"))
-    assert first.read_bytes() == second.read_bytes()
+    subprocess.run([sys.executable, "-c", code, str(probed.root), name], check=True)
+    assert {".pdf", ".png", ".csv"} < {file.suffix for file in files}
+    for file in files:
+        assert file.read_bytes() == (probed.root / "second" / file.name).read_bytes(), file.name
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_caption_tells_bands_and_protocol(name: str, probed: Evidence, results) -> None:
+    def told() -> str:
+        build_figure(name, "desk", probed.root / "out", probed.root)
+        return (probed.root / f"out/{name}.caption.md").read_text()
+
+    text = told()
+    assert "95 % percentile intervals of a paired bootstrap over the validation images (2,000 resamples)" in text
+    assert "- det: blocks 3, 6, local keep rate 0.5, endpoint 0, 300 images, seed 0." in text
+    assert "No-pruning checkpoints: seg/dense/r1.00/main/s0." in text
+    assert ("seeds 0, 1" in text) == (name == "fig_insight")
+    assert "floor" not in text
+    runs = [results.run("dense", 0.8, task="seg"), results.run("dense", 0.9, task="seg", variant="random-encoder")]
+    results.gather(*runs)
+    assert told().count("On seg no pruning is not above every floor") == 1
+
+
+def test_values_of_single_images_that_are_gone_stop_a_figure(probed: Evidence) -> None:
+    (probed.root / "results/desk/probes/seg/layers/per_sample.npz").unlink()
+    with pytest.raises(UserError, match=r"seg/layers/per_sample.npz: is not there"):
+        build_figure("fig_insight", "desk", probed.root / "out", probed.root)
+    assert not (probed.root / "out").exists()
+
+
+def test_tasks_without_a_common_criterion_have_no_points(results) -> None:
+    for task, name in (("seg", "random"), ("det", "coverage")):
+        results.probe(task, "layers", {(name, 3, 1.0): 4.0})
+    frame = probe_data.insight(Evidence("desk", results.root))
+    assert frame.loc[frame["series"] == "rank correlation", "value"].isna().all()
+    with styled():
+        insight.draw(frame).draw_without_rendering()
 
 
 def test_changed_data_change_the_picture(probed: Evidence) -> None:
@@ -125,9 +165,45 @@ def test_the_correlation_covers_no_point(results) -> None:
     assert not any(box.padded(3).contains(*point) for point in points)
 
 
-def test_highlighted_series_differ_without_colour() -> None:
-    assert len({look.marker for look in CRITERIA.values()}) == len(CRITERIA)
-    assert len({look.dashes for look in CRITERIA.values()}) == len(CRITERIA)
+def test_series_of_a_legend_differ_without_colour() -> None:
+    """Lines of the other criteria have no markers and are thinner."""
+    looks = [*CRITERIA.values(), *TASKS.values()]
+    assert len({look.dashes for look in looks}) == len(looks)
+    assert len({look.marker for look in (*looks, OTHERS)}) == len(looks) + 1
+
+
+@pytest.mark.parametrize("sight", ["normal", "protan", "deutan"])
+def test_series_of_a_legend_differ_for_every_reader(sight: str) -> None:
+    looks = (*CRITERIA.values(), *TASKS.values(), OTHERS)
+    seen = {look.name: cielab(SIGHT[sight] @ linear(to_rgb(look.colour))) for look in looks}
+    for one, other in combinations(seen, 2):
+        assert np.linalg.norm(seen[one] - seen[other]) > 20, (one, other)
+
+
+# Machado, Oliveira and Fernandes (2009), severity 1, on linear RGB.
+SIGHT = {
+    "normal": np.eye(3),
+    "protan": np.array(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deutan": np.array(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+}
+XYZ = np.array(
+    [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+)
+
+
+def linear(rgb: tuple[float, float, float]) -> np.ndarray:
+    part = np.array(rgb)
+    return np.where(part <= 0.04045, part / 12.92, ((part + 0.055) / 1.055) ** 2.4)
+
+
+def cielab(rgb: np.ndarray) -> np.ndarray:
+    part = XYZ @ np.clip(rgb, 0, 1) / XYZ.sum(axis=1)
+    x, y, z = np.where(part > 216 / 24389, np.cbrt(part), (24389 / 27 * part + 16) / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
 @pytest.mark.parametrize("name", FIGURES)

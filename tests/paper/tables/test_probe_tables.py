@@ -1,9 +1,15 @@
 """Tables of the probes against plain loops over what the probes wrote."""
 
+import hashlib
+import io
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 
 from tap.config.methods import CRITERIA, SCORES
+from tap.errors import UserError
 from tap.paper.evidence import Evidence
 from tap.paper.reported import load_reported
 from tap.paper.tables import names, probes
@@ -74,7 +80,7 @@ def test_equal_drops_share_a_rank(results) -> None:
 
 def test_paired_recovery_takes_differences_within_a_seed(measured: Evidence) -> None:
     cells = PAIRED.cells(measured)
-    assert {row for row, _ in cells} == {"seg_3", "seg_6"}
+    assert {row for row, _ in cells} == {"seg_1", "seg_3", "seg_6"}
     difference = cells["seg_3", "difference"]
     assert difference.mean == pytest.approx(1.5, abs=0.3)
     assert difference.seeds == (0, 1, 2)
@@ -94,6 +100,53 @@ def test_paired_recovery_takes_differences_within_a_seed(measured: Evidence) -> 
     assert r"Det mask & 12 & -- & -- & -- \\" in tex
 
 
+def test_blocks_that_the_paper_does_not_list_are_beside_the_printed_table(measured: Evidence) -> None:
+    contents = build_plain_table(PAIRED, measured)
+    body = contents[".tex"].split(r"\midrule", 1)[1]
+    assert body.count(r"\\") == len(load_reported("tab:paired-recovery").rows)
+    assert "The CSV file has the probed blocks that the paper does not list, too." in contents[".tex"]
+    frame = pd.read_csv(io.StringIO(contents[".csv"])).set_index(["row", "column"])
+    assert frame.loc[("seg_1", "difference"), "value"] == PAIRED.cells(measured)["seg_1", "difference"].mean
+    assert frame.loc[("seg_1", "difference"), "name"] == "Seg"
+    beside = pd.read_csv(io.StringIO(contents[".compare.csv"])).set_index(["row", "metric"])
+    assert np.isnan(beside.loc[("seg_1", "difference"), "reported"])
+    assert beside.loc[("seg_1", "difference"), "measured"] > 0
+    assert "| Seg 1 | " in contents[".compare.md"]
+
+
+def test_one_seed_has_no_deviation(results) -> None:
+    drops = {("coverage", block, alpha): 5.0 - alpha for block in (3, 6, 9, 12) for alpha in (0.0, 1.0)}
+    for task in ("seg", "det"):
+        results.probe(task, "recovery", drops)
+    tex = build_plain_table(PAIRED, Evidence("desk", results.root))[".tex"]
+    assert tex.count(r"\pm") == 1, "the head's"
+    assert "Where an SD is missing: one seed, so no SD." in tex
+    assert "has not been measured" not in tex
+
+
+@pytest.mark.parametrize(("floor", "warnings"), [(0.7, 0), (0.9, 1)])
+def test_captions_warn_of_a_task_below_its_floor(measured: Evidence, results, floor: float, warnings: int) -> None:
+    runs = [results.run("dense", 0.8, task="seg"), results.run("dense", floor, task="seg", variant="random-encoder")]
+    results.gather(*runs)
+    for table in (SUMMARY, PAIRED):
+        contents = build_plain_table(table, measured)
+        assert contents[".tex"].count("On seg no pruning is not above every floor") == warnings
+        assert contents[".compare.md"].count("On seg no pruning is not above every floor") == warnings
+
+
+@pytest.mark.parametrize(("least", "said"), [(0.0, False), (-4.0, True)])
+def test_a_gain_over_no_pruning_is_explained(results, least: float, said: bool) -> None:
+    results.probe("cls", "layers", layers({"random": 3.0, "coverage": least}, (1, 2), None))
+    note = probes.rankings_note(Evidence("desk", results.root))
+    assert ("A negative drop is a gain over no pruning." in note) == said
+
+
+def test_rankings_without_a_common_criterion_have_no_correlation(results) -> None:
+    for task, name in (("seg", "random"), ("det", "coverage")):
+        results.probe(task, "layers", {(name, 3, 1.0): 4.0})
+    assert "The dense rankings have no correlation" in probes.rankings_note(Evidence("desk", results.root))
+
+
 def test_definitions_come_from_the_registry(measured: Evidence) -> None:
     contents = build_plain_table(probes.CRITERIA_TABLE, measured)
     rows = [line for line in contents[".tex"].splitlines() if line.endswith(r" \\")][1:]
@@ -103,6 +156,24 @@ def test_definitions_come_from_the_registry(measured: Evidence) -> None:
 
 
 def test_a_table_records_the_probes_behind_it(measured: Evidence) -> None:
+    verified = measured.root / "results/desk/verified_probes_seg.json"
+    verified.write_text("")
+    behind = {f"results/desk/{name}" for name in ("tidy_probes_seg.csv", verified.name)}
     files = build_table("tab:paired-recovery", "desk", measured.root / "out", measured.root)
     assert [path.name for path in files][:2] == ["tab_paired_recovery.tex", "tab_paired_recovery.csv"]
-    assert "results/desk/tidy_probes_seg.csv" in (measured.root / "out/tab_paired_recovery.record.json").read_text()
+    record = json.loads((measured.root / "out/tab_paired_recovery.record.json").read_text())
+    per_sample = {f"results/desk/probes/seg/{kind}/per_sample.npz" for kind in ("layers", "recovery")}
+    assert behind | per_sample < record["inputs"].keys()
+
+
+def test_edited_values_of_single_images_are_refused(measured: Evidence) -> None:
+    folder = measured.root / "results/desk/probes/seg/recovery"
+    told = {"job": "probe", "inputs": {}, "fingerprint": "f", "device": "a machine", "dataset": "microscopy"}
+    made = hashlib.sha256((folder / "per_sample.npz").read_bytes()).hexdigest()
+    told["outputs"] = {"results/desk/probes/seg/recovery/per_sample.npz": {"sha256": made}}
+    (folder / "probe.json").write_text(json.dumps(told))
+    build_table("tab:paired-recovery", "desk", measured.root / "out", measured.root)
+    with np.load(folder / "per_sample.npz") as archive:
+        np.savez(folder / "per_sample.npz", **{name: archive[name][..., ::-1] for name in archive.files})
+    with pytest.raises(UserError, match=r"seg/recovery/per_sample.npz: differs from what"):
+        build_table("tab:paired-recovery", "desk", measured.root / "out", measured.root)

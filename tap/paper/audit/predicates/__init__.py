@@ -18,7 +18,14 @@ from tap.paper.audit.predicates.costs import (
     less,
     speed_gain,
 )
-from tap.paper.audit.predicates.probes import drops_more, gap_shrinks, prefers_endpoint, rankings_oppose
+from tap.paper.audit.predicates.probes import (
+    best_is_poor_elsewhere,
+    drops_more,
+    gap_shrinks,
+    prefers_endpoint,
+    rankings_oppose,
+    ranks_at,
+)
 from tap.paper.audit.predicates.scores import ahead_of_all, deviation_at_most, higher, loses_at_most, value
 
 Predicate = Callable[..., Outcome]
@@ -41,6 +48,8 @@ PREDICATES: dict[str, Predicate] = {
         drops_more,
         gap_shrinks,
         rankings_oppose,
+        ranks_at,
+        best_is_poor_elsewhere,
         prefers_endpoint,
     )
 }

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from tap.config.jobs import probe_folder
+from tap.errors import UserError
 from tap.paper.audit.outcome import Outcome, Verdict, by_interval, not_measured
 from tap.paper.evidence import Evidence, reference
-from tap.paper.probe_results import Estimate, ProbeResults, correlation, stretch
+from tap.paper.probe_results import Estimate, ProbeResults, correlation, ranks, stretch
 from tap.paper.reported import load_reported
+from tap.paper.statistics import Array
 from tap.paper.tidy_probes import VALUES
 
 
@@ -29,8 +35,11 @@ def drops_more(
         return _absent(evidence, task, "layers", a, b)
     blocks = stretch(probe.layers, layers)
     gap = probe.drop(a, metric, blocks) - probe.drop(b, metric, blocks)
-    sentence = f"Drop with {_name(a)} minus drop with {_name(b)}, {task} {metric}, {_blocks(blocks)}: {_shown(gap)}."
-    return _outcome(probe, by_interval(gap.interval, points), sentence, gap)
+    sentence = (
+        f"Drop with {_name(a)} minus drop with {_name(b)}, {task} {metric}, mean over {_blocks(blocks)} and "
+        f"{_checkpoints(probe)}: {_shown(gap)}."
+    )
+    return _outcome(evidence, [probe], by_interval(gap.interval, points), sentence, gap)
 
 
 def gap_shrinks(evidence: Evidence, *, task: str, metric: str, a: str, b: str) -> Outcome:
@@ -42,10 +51,10 @@ def gap_shrinks(evidence: Evidence, *, task: str, metric: str, a: str, b: str) -
     gaps = [probe.drop(a, metric, blocks) - probe.drop(b, metric, blocks) for blocks in (early, late)]
     change = gaps[0] - gaps[1]
     sentence = (
-        f"Drop with {_name(a)} minus drop with {_name(b)}, {task} {metric}: {gaps[0].value:+.2f} at {_blocks(early)}, "
-        f"{gaps[1].value:+.2f} at {_blocks(late)}; change {_shown(change)}."
+        f"Drop with {_name(a)} minus drop with {_name(b)}, {task} {metric}, mean over {_checkpoints(probe)}: "
+        f"{gaps[0].value:+.2f} at {_blocks(early)}, {gaps[1].value:+.2f} at {_blocks(late)}; change {_shown(change)}."
     )
-    return _outcome(probe, by_interval(change.interval), sentence, change)
+    return _outcome(evidence, [probe], by_interval(change.interval), sentence, change)
 
 
 def rankings_oppose(
@@ -55,29 +64,75 @@ def rankings_oppose(
 
     The images of the two tasks are resampled independently.
     """
-    probes = [evidence.probe(task, "layers") for task in (first, second)]
-    if probes[0] is None or probes[1] is None:
-        absent = [task for task, probe in zip((first, second), probes, strict=True) if probe is None]
-        return not_measured(*(text for task in absent for text in _absent(evidence, task, "layers").missing))
-    one, two = probes[0], probes[1]
-    names = [name for name in one.criteria if name in two.criteria]
-    drops = [
-        [probe.drop(name, metric, probe.layers) for name in names]
-        for probe, metric in ((one, first_metric), (two, second_metric))
-    ]
-    estimate, found = correlation(*drops)
+    probes, absent = _both(evidence, first, second)
+    if absent is not None:
+        return absent
+    drops = [probe.mean_drops(metric) for probe, metric in zip(probes, (first_metric, second_metric), strict=True)]
+    names = [name for name in drops[0] if name in drops[1]]
+    estimate, found = correlation(*([part[name] for name in names] for part in drops))
     verdict = Verdict.INCONCLUSIVE
     if found is not None:
         verdict = {1: Verdict.CONTRADICTED, -1: Verdict.SUPPORTED, 0: Verdict.INCONCLUSIVE}[found.sign]
     bounds = "" if found is None else f" [{found.low:+.2f}, {found.high:+.2f}]"
+    shown = "undefined" if math.isnan(estimate) else f"{estimate:+.2f}{bounds}"
     sentence = (
-        f"Spearman correlation of {len(names)} criteria between {first} and {second}: {estimate:+.2f}{bounds} "
-        f"(paper {reference(reported).text})."
+        f"Spearman correlation of {len(names)} criteria between {first} ({_checkpoints(probes[0])}) and {second} "
+        f"({_checkpoints(probes[1])}): {shown} (paper {reference(reported).text})."
     )
-    runs = (one.id, two.id, *one.runs, *two.runs)
-    devices = tuple(dict.fromkeys((*one.facts("device"), *two.facts("device"))))
     low, high = (None, None) if found is None else (found.low, found.high)
-    return Outcome(verdict, sentence, estimate, low, high, runs=runs, devices=devices)
+    return _outcome(evidence, probes, verdict, sentence, Estimate(estimate, None), low, high)
+
+
+def ranks_at(evidence: Evidence, *, task: str, metric: str, criterion: str, place: str) -> Outcome:
+    """Whether a criterion has the smallest (``first``) or the largest (``last``) mean drop of all.
+
+    Ranks are taken anew on every resample of the images: only an interval of nothing but that rank supports, only one
+    that is a whole rank away contradicts. Who shares the place with others is nearer than that.
+    """
+    probe = evidence.probe(task, "layers")
+    if probe is None or criterion not in probe.criteria:
+        return _absent(evidence, task, "layers", criterion)
+    rank = ranks(probe.mean_drops(metric))[criterion]
+    places = {"first": 1, "last": len(probe.criteria)}
+    if place not in places:
+        raise UserError(f"place: '{place}' is not one of {', '.join(places)}")
+    wanted = places[place]
+    found, verdict = rank.interval, Verdict.INCONCLUSIVE
+    if found is not None and found.low == found.high == wanted:
+        verdict = Verdict.SUPPORTED
+    elif found is not None and not (found.low < wanted + 1 and found.high > wanted - 1):
+        verdict = Verdict.CONTRADICTED
+    sentence = (
+        f"Rank of {_name(criterion)} among {len(probe.criteria)} criteria by mean drop (1 is the smallest), {task} "
+        f"{metric}, over {_checkpoints(probe)}: {_rank(rank)}; {wanted} is claimed."
+    )
+    return _outcome(evidence, [probe], verdict, sentence, rank)
+
+
+def best_is_poor_elsewhere(
+    evidence: Evidence, *, first: str, first_metric: str, second: str, second_metric: str
+) -> Outcome:
+    """Whether the criterion with the smallest mean drop on one task ranks in the poorer half on another.
+
+    The images of the two tasks are resampled independently; which criterion is the best is found anew each time.
+    """
+    probes, absent = _both(evidence, first, second)
+    if absent is not None:
+        return absent
+    drops = [probe.mean_drops(metric) for probe, metric in zip(probes, (first_metric, second_metric), strict=True)]
+    names = [name for name in drops[0] if name in drops[1]]
+    if len(names) < 2:
+        return not_measured(f"probes of {first} and {second} with two criteria in common")
+    ours, theirs = (ranks({name: part[name] for name in names}) for part in drops)
+    best = min(names, key=lambda name: ours[name].value)
+    rank = Estimate(theirs[best].value, _rank_of_best([ours[name] for name in names], [theirs[name] for name in names]))
+    middle = (len(names) + 1) / 2
+    sentence = (
+        f"{_name(best)} has the smallest mean drop on {first} ({_checkpoints(probes[0])}); rank of the criterion that "
+        f"does, among {len(names)} on {second} ({_checkpoints(probes[1])}): {_rank(rank)}; the poorer half, above "
+        f"{middle:g}, is claimed."
+    )
+    return _outcome(evidence, probes, by_interval(rank.interval, middle), sentence, rank)
 
 
 def prefers_endpoint(evidence: Evidence, *, task: str, metric: str, endpoint: float) -> Outcome:
@@ -89,12 +144,29 @@ def prefers_endpoint(evidence: Evidence, *, task: str, metric: str, endpoint: fl
     drops = {alpha: probe.drop(criterion, metric, probe.layers, alpha) for alpha in (0.0, 1.0)}
     gain = drops[1.0 - endpoint] - drops[endpoint]
     ours, other = ("full offset", "stand-in") if endpoint == 1.0 else ("stand-in", "full offset")
-    seeds = len(probe.seeds)
     sentence = (
-        f"{ours} minus {other}, {task} {metric}, mean over {_blocks(probe.layers)} and {seeds} "
-        f"checkpoint{'s' if seeds > 1 else ''}: {_shown(gain)}."
+        f"{ours} minus {other}, {task} {metric}, mean over {_blocks(probe.layers)} and {_checkpoints(probe)}: "
+        f"{_shown(gain)}."
     )
-    return _outcome(probe, by_interval(gain.interval), sentence, gain)
+    return _outcome(evidence, [probe], by_interval(gain.interval), sentence, gain)
+
+
+def _both(evidence: Evidence, *tasks: str) -> tuple[list[ProbeResults], Outcome | None]:
+    """The layer probes of tasks, and what to say where one is not made."""
+    probes = {task: evidence.probe(task, "layers") for task in tasks}
+    missing = [
+        text for task, probe in probes.items() if probe is None for text in _absent(evidence, task, "layers").missing
+    ]
+    return [probe for probe in probes.values() if probe is not None], not_measured(*missing) if missing else None
+
+
+def _rank_of_best(ours: list[Estimate], theirs: list[Estimate]) -> Array | None:
+    """On each resample the rank there of the criterion that is the best here; of several that tie, their mean."""
+    here, there = ([item.resampled for item in part if item.resampled is not None] for part in (ours, theirs))
+    if len(here) < len(ours) or len(there) < len(theirs):
+        return None
+    best = np.stack(here) == np.min(here, axis=0)
+    return (best * np.stack(there)).sum(axis=0) / best.sum(axis=0)
 
 
 def _absent(evidence: Evidence, task: str, kind: str, *criteria: str) -> Outcome:
@@ -118,8 +190,35 @@ def _shown(estimate: Estimate) -> str:
     return f"{estimate.value:+.2f}" + ("" if found is None else f" [{found.low:+.2f}, {found.high:+.2f}]")
 
 
-def _outcome(probe: ProbeResults, verdict: Verdict, sentence: str, estimate: Estimate) -> Outcome:
+def _rank(estimate: Estimate) -> str:
     found = estimate.interval
-    low, high = (None, None) if found is None else (found.low, found.high)
-    devices = tuple(probe.facts("device"))
-    return Outcome(verdict, sentence, estimate.value, low, high, probe.seeds, (probe.id, *probe.runs), devices)
+    return f"{estimate.value:g}" + ("" if found is None else f" [{found.low:g}, {found.high:g}]")
+
+
+def _checkpoints(probe: ProbeResults) -> str:
+    count = len(probe.runs)
+    return f"{count} checkpoint{'s' if count > 1 else ''}"
+
+
+def _outcome(
+    evidence: Evidence,
+    probes: list[ProbeResults],
+    verdict: Verdict,
+    sentence: str,
+    estimate: Estimate,
+    low: float | None = None,
+    high: float | None = None,
+) -> Outcome:
+    """With the warnings of the tasks concerned; the bounds are those of the estimate if it has some."""
+    found = estimate.interval
+    low, high = (low, high) if found is None else (found.low, found.high)
+    return Outcome(
+        verdict,
+        sentence + "".join(evidence.caveat(probe.task) for probe in probes),
+        None if math.isnan(estimate.value) else estimate.value,
+        low,
+        high,
+        tuple(sorted({seed for probe in probes for seed in probe.seeds})),
+        tuple(name for probe in probes for name in (probe.id, *probe.runs)),
+        tuple(dict.fromkeys(device for probe in probes for device in probe.facts("device"))),
+    )
