@@ -5,7 +5,8 @@
 
 Prints seconds for a batch, the least of a few repetitions. Every repetition starts from nothing: cosines and the order
 of coverage are made anew. The last row runs all criteria on the same states, as the probe does, where tokens and keys
-each need their cosines once. States are a smooth field with noise (`--states noise`: independent patches).
+each need their cosines once. States are a smooth field with noise (`--states noise`: independent patches; `hub`: patches
+at very different cosines to one direction, for which the greedy rules look at more pairs).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate
+from torch.nn.functional import interpolate, normalize
 
 from tap.core.budget import keep_count
 from tap.criteria.base import ProbeInputs
@@ -36,6 +37,9 @@ def states(kind: str, batch: int, side: int, width: int) -> Tensor:
     noise = torch.randn(batch, side * side, width)
     if kind == "noise":
         return noise
+    if kind == "hub":
+        near = torch.empty(batch, side * side, 1).uniform_(0.2, 0.95)
+        return near * normalize(torch.randn(batch, 1, width), dim=-1) + (1 - near**2).sqrt() * normalize(noise, dim=-1)
     coarse = torch.randn(batch, width, max(1, side // 4), max(1, side // 4))
     return interpolate(coarse, size=(side, side), mode="bilinear").flatten(2).transpose(1, 2) + 0.1 * noise
 
@@ -86,7 +90,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8])
     parser.add_argument("--width", type=int, default=768)
     parser.add_argument("--rate", type=float, default=0.5, help="local keep rate")
-    parser.add_argument("--states", choices=["smooth", "noise"], default="smooth")
+    parser.add_argument("--states", choices=["smooth", "noise", "hub"], default="smooth")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--threads", type=int, default=2, help="CPU threads")
     parser.add_argument("--repeats", type=int, default=3)
