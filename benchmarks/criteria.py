@@ -5,7 +5,7 @@
 
 Prints seconds for a batch, the least of a few repetitions. Every repetition starts from nothing: cosines and the order
 of coverage are made anew. The last row runs all criteria on the same states, as the probe does, where tokens and keys
-each need their cosines once. States are a smooth field with noise (`--states noise`: independent patches; `hub`: patches
+each need their cosines once. States are a smooth field with noise (`--states noise`: patches on their own; `hub`: ones
 at very different cosines to one direction, for which the greedy rules look at more pairs).
 """
 
