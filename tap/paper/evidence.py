@@ -81,7 +81,10 @@ class Evidence:
         return self._measured[task]
 
     def floor_runs(self, task: str) -> list[Run]:
-        """The runs that say whether no pruning is above its floors: no pruning itself, and with a random encoder."""
+        """The runs that say whether no pruning is above its floors: no pruning itself, and with a random encoder; none
+        of a task that the scale leaves out."""
+        if task not in self.settings.tasks:
+            return []
         return [run for run in runs_of_table(self.settings, task) if run.method == DENSE]
 
     def caveat(self, task: str) -> str:

@@ -177,3 +177,9 @@ def test_edited_values_of_single_images_are_refused(measured: Evidence) -> None:
         np.savez(folder / "per_sample.npz", **{name: archive[name][..., ::-1] for name in archive.files})
     with pytest.raises(UserError, match=r"seg/recovery/per_sample.npz: differs from what"):
         build_table("tab:paired-recovery", "desk", measured.root / "out", measured.root)
+
+
+def test_a_task_that_the_scale_leaves_out_has_no_floors(results) -> None:
+    (results.root / "params.yaml").write_text("scale: desk\ntasks: [cls]\n")
+    evidence = Evidence("desk", results.root)
+    assert (evidence.floor_runs("seg"), evidence.caveat("seg")) == ([], "")
