@@ -42,6 +42,7 @@ class Evidence:
     root: Path = Path(".")
     _measured: dict[str, Measured] = field(default_factory=dict, repr=False)
     _probes: dict[tuple[str, str], ProbeResults | None] = field(default_factory=dict, repr=False)
+    _above_floors: dict[str, bool | None] = field(default_factory=dict, repr=False)
 
     @cached_property
     def settings(self) -> ScaleConfig:
@@ -82,15 +83,17 @@ class Evidence:
 
     def floor_runs(self, task: str) -> list[Run]:
         """The runs that say whether no pruning is above its floors: no pruning itself, and with a random encoder; none
-        of a task that the scale leaves out."""
-        if task not in self.settings.tasks:
+        of classification, which has no floors, nor of a task that the scale leaves out."""
+        if task == "cls" or task not in self.settings.tasks:
             return []
         return [run for run in runs_of_table(self.settings, task) if run.method == DENSE]
 
     def caveat(self, task: str) -> str:
         """A sentence behind what is judged on a task whose no pruning is not above every floor; else empty."""
-        frame = gather(self.floor_runs(task), self.root)
-        if frame.empty or Measured(frame, 1.0, self.root).above_floors(PRIMARY_METRIC[task]) is not False:
+        if task not in self._above_floors:
+            found = Measured(gather(self.floor_runs(task), self.root), 1.0, self.root)
+            self._above_floors[task] = found.above_floors(PRIMARY_METRIC[task])
+        if self._above_floors[task] is not False:
             return ""
         return (
             f" On {task} no pruning is not above every floor of this scale, so this tells what is lost with "

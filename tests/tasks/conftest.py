@@ -30,6 +30,22 @@ TINY_DETECTOR = DetectorConfig(
 )  # fmt: skip
 
 
+@pytest.fixture
+def reaches_own_weights():
+    """Checks that a term of a method is in the loss, and that the method's own parameters learn from it."""
+
+    def check(task, model, batch, term: str) -> None:
+        model.train().encoder.reducer.set_progress(0.9)
+        loss, parts = task.loss(model, batch, 0.9)
+        assert parts[term] > 0
+        loss.backward()
+        own = dict(model.encoder.reducer.named_parameters())
+        assert own
+        assert [name for name, parameter in own.items() if parameter.grad is None] == []
+
+    return check
+
+
 def make_spec(data: DataConfig, model: ModelConfig, augment: AugmentConfig, task: str = "cls") -> JobSpec:
     train = TrainConfig(length=1, batch_size=4, optimizer=OptimizerConfig(lr=1e-3), augment=augment)
     return JobSpec(

@@ -7,7 +7,7 @@ from typing import Final
 from tap.paper.evidence import Evidence
 from tap.paper.statistics import DRAWS, LEVEL
 from tap.paper.tables.caption import SMOKE_NOTE
-from tap.paper.tables.probes import DENSE_TASKS, protocol
+from tap.paper.tables.probes import protocol
 from tap.paper.tidy_probes import LAYERS, RECOVERY
 
 _KINDS: Final = {LAYERS: "Criteria at every eligible block", RECOVERY: "Recovery endpoints, coverage as the criterion"}
@@ -55,5 +55,5 @@ def caption(title: str, paragraphs: tuple[str, ...], kinds: tuple[str, ...], evi
         of_kind = [f"- {protocol(probe)} No-pruning checkpoints: {', '.join(probe.runs)}." for probe in probes]
         lines += [f"{_KINDS[kind]}:", "", *(of_kind or ["- not measured"]), ""]
         shown |= {probe.task for probe in probes}
-    caveats = [evidence.caveat(task).strip() for task in DENSE_TASKS if task in shown]
+    caveats = [evidence.caveat(task).strip() for task in evidence.settings.tasks if task in shown]
     return "\n".join([*lines, *(f"{text}\n" for text in caveats if text)])

@@ -18,8 +18,8 @@ from tap.paper.tables.plain import PLUS_MINUS, Cells, Head, PlainTable
 from tap.paper.tidy import METRICS_FILE
 from tap.paper.tidy_probes import LAYERS, NO_PRUNING, RECOVERY
 
-DENSE_TASKS = ("seg", "det")
-_ALL = ("cls", *DENSE_TASKS)
+_DENSE_TASKS = ("seg", "det")
+_ALL = ("cls", *_DENSE_TASKS)
 _COVERAGE = "coverage"
 _NAMES = {"top1": "top-1", "miou": "mIoU", "box_ap": "box AP", "mask_ap": "mask AP"}
 _PAIRED = {"seg": ("seg", "miou"), "box": ("det", "box_ap"), "mask": ("det", "mask_ap")}
@@ -28,12 +28,12 @@ _NO_CORRELATION = "The dense rankings have no correlation: fewer than two criter
 
 
 def files_of_probes(scale: str, task: str, root: Path) -> list[Path]:
-    """What tables and figures of probes are made from: a task's probes and, of a dense task, what tells its floors.
+    """What tables and figures of probes are made from: a task's probes, and what tells its floors if it has some.
 
     Raises:
         UserError: as `tap.paper.probe_results.files_behind`.
     """
-    runs = Evidence(scale, root).floor_runs(task) if task in DENSE_TASKS else []
+    runs = Evidence(scale, root).floor_runs(task)
     floors = [path for run in runs if (path := root / run.folder / METRICS_FILE).is_file()]
     return [*files_behind(scale, task, root), *floors]
 
@@ -58,7 +58,7 @@ def criterion_summary(evidence: Evidence) -> Cells:
         runs = (probe.id, *probe.runs)
         for name, drop in drops.items():
             cells[name, task] = Value(drop.value, None, probe.seeds, runs, drop.interval)
-        if task in DENSE_TASKS:
+        if task in _DENSE_TASKS:
             for name, rank in ranks(drops).items():
                 cells[name, f"{task}_rank"] = Value(rank.value, None, probe.seeds, runs, rank.interval)
     return cells
@@ -67,11 +67,11 @@ def criterion_summary(evidence: Evidence) -> Cells:
 def rankings_note(evidence: Evidence) -> str:
     """What the summary's caption says of the probes and of the correlation between the dense tasks."""
     probes = [probe for task in _ALL if (probe := evidence.probe(task, LAYERS)) is not None]
-    parts = [f"{protocol(probe)}{_caveat(probe, evidence)}" for probe in probes]
+    parts = [f"{protocol(probe)}{evidence.caveat(probe.task)}" for probe in probes]
     drops = [probe.mean_drops(SCORES[probe.task][0]) for probe in probes]
     if any(drop.value < 0 for part in drops for drop in part.values()):
         parts.append("A negative drop is a gain over no pruning.")
-    dense = [part for probe, part in zip(probes, drops, strict=True) if probe.task in DENSE_TASKS]
+    dense = [part for probe, part in zip(probes, drops, strict=True) if probe.task in _DENSE_TASKS]
     if len(dense) == 2:
         names = [name for name in dense[0] if name in dense[1]]
         estimate, bounds = correlation(*([part[name] for name in names] for part in dense))
@@ -141,20 +141,15 @@ def paired(probe: ProbeResults, metric: str, layer: int) -> dict[str, Value]:
 def recovery_note(evidence: Evidence) -> str:
     """What the caption of the recovery probe says of protocol, anchors, and blocks that the paper does not list."""
     parts = []
-    for task in DENSE_TASKS:
+    for task in _DENSE_TASKS:
         probe = evidence.probe(task, RECOVERY)
         if probe is None:
             continue
         anchors = ", ".join(f"{probe.anchor(name).value:.1f} {_NAMES[name]}" for name in SCORES[task])
-        parts.append(f"{protocol(probe)} No pruning: {anchors}.{_caveat(probe, evidence)}")
+        parts.append(f"{protocol(probe)} No pruning: {anchors}.{evidence.caveat(task)}")
     if further_blocks(evidence):
         parts.append("The CSV file has the probed blocks that the paper does not list, too.")
     return " ".join([*parts, "Positive differences favour the full offset."])
-
-
-def _caveat(probe: ProbeResults, evidence: Evidence) -> str:
-    """A warning where no pruning of a dense task is not above every floor; the other task has no floors."""
-    return evidence.caveat(probe.task) if probe.task in DENSE_TASKS else ""
 
 
 def protocol(probe: ProbeResults) -> str:
@@ -197,7 +192,7 @@ TABLES = (
     ),
     PlainTable(
         "tab:paired-recovery",
-        DENSE_TASKS,
+        _DENSE_TASKS,
         "Paired recovery probe: coverage, read with the full offset or the stand-in alone; mean and SD over seeds,",
         (
             Head("Block", ("layer",)),

@@ -84,17 +84,11 @@ def test_losses_of_all_stages_reach_every_parameter(job):
 
 
 @pytest.mark.parametrize(("method", "term"), [("svit", "ratio"), ("cropr", "auxiliary_3")])
-def test_terms_of_a_method_reach_the_loss_and_its_own_weights(job, method, term):
+def test_terms_of_a_method_reach_the_loss_and_its_own_weights(job, reaches_own_weights, method, term):
     task, model, spec = job(method, 0.5)
     train = task.datasets(spec).train
     batch = task.collate(spec, True)([train[Item(i, i + 1)] for i in range(2)])
-    model.train().encoder.reducer.set_progress(0.9)
-    loss, parts = task.loss(model, batch, 0.9)
-    assert parts[term] > 0
-    loss.backward()
-    own = dict(model.encoder.reducer.named_parameters())
-    assert own
-    assert [name for name, parameter in own.items() if parameter.grad is None] == []
+    reaches_own_weights(task, model, batch, term)
 
 
 def test_the_stages_learn_the_classes(job, monkeypatch):

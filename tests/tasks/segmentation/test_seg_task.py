@@ -79,17 +79,11 @@ def test_the_loss_falls_on_a_toy_batch(job, method):
 
 
 @pytest.mark.parametrize(("method", "term"), [("dtop", "dice_6"), ("cropr", "auxiliary_3")])
-def test_terms_of_a_method_reach_the_loss_and_its_own_weights(job, method, term):
+def test_terms_of_a_method_reach_the_loss_and_its_own_weights(job, reaches_own_weights, method, term):
     options = MethodOptions(dtop=DtopOptions(heads=2)).only(method)  # its usual six do not fit the width
     task, model, _ = job(method, options=options)
-    model.train().encoder.reducer.set_progress(0.9)
     batch = Batch(torch.randn(2, 3, 32, 32), torch.randint(0, 4, (2, 32, 32)), torch.arange(2))
-    loss, extra = task.loss(model, batch, 0.9)
-    assert extra[term] > 0
-    loss.backward()
-    own = dict(model.encoder.reducer.named_parameters())
-    assert own
-    assert [name for name, parameter in own.items() if parameter.grad is None] == []
+    reaches_own_weights(task, model, batch, term)
 
 
 @pytest.mark.slow
