@@ -1,4 +1,4 @@
-"""One hash over all records of a scale: short enough to be cited, and no file behind any result can change without it."""
+"""One hash over all records of a scale, short enough to be cited: no file behind a result changes without it."""
 
 from __future__ import annotations
 
