@@ -156,9 +156,17 @@ def _read_at(name: str, file: Path, changed: int, size: int) -> Module:
         {key: tuple(parts) for key, parts in bound.items()},
         imports,
         tuple(executes),
-        tuple(path for key, path in imports.items() if key not in used and not path.startswith("__future__")),
+        tuple(_unused(imports, used)),
         tuple(stars),
     )
+
+
+def _unused(imports: dict[str, str], used: set[str]) -> Iterator[str]:
+    """Imported paths that are not used, of modules from which nothing else is: these may be there for what they do."""
+    needed = {path.rpartition(".")[0] for name, path in imports.items() if name in used} | {"__future__"}
+    for name, path in imports.items():
+        if name not in used and path.rpartition(".")[0] not in needed:
+            yield path
 
 
 def _bindings(node: ast.AST, module: str, package: bool) -> Iterator[tuple[str, str]]:

@@ -63,6 +63,7 @@ def test_follows_names_through_relative_absolute_nested_and_dynamic_imports(proj
         "tap.core.noise:LEVEL",
         "tap.job:run",
         "tap.reducers.base:half",
+        "tap.reducers.base:import torch",
         "tap.reducers.random:Random",
         "tap.reducers.registry:KNOWN",
         "tap.reducers.registry:register",
@@ -71,6 +72,7 @@ def test_follows_names_through_relative_absolute_nested_and_dynamic_imports(proj
         "tap.core.budget:HALF",
         "tap.core.budget:keep",
         "tap.reducers.base:half",
+        "tap.reducers.base:import torch",
     ]
 
 
