@@ -26,7 +26,7 @@ from tap.provenance import stages
 from tap.provenance import verify as verification
 from tap.provenance.behind import is_built
 from tap.provenance.finding import Kind
-from tap.provenance.orphans import end_with_workflow
+from tap.provenance.orphans import LAUNCHER, end_with_workflow
 from tap.provenance.publish import figures_folder, tables_folder
 from tap.provenance.root_hash import root_hash
 from tap.runs import SCALES, Run
@@ -167,6 +167,7 @@ def train(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None) 
     job = _job("train", cfg, run, spec)
     if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
         launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
+        os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
         os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
     from tap.engine.job import run_training
 
