@@ -31,7 +31,7 @@ from tap.engine.reporting import write_log
 from tap.engine.resume import ResumeStates
 from tap.errors import UserError
 from tap.provenance.behind import code_of_training
-from tap.provenance.files import sha256_file
+from tap.provenance.files import sha256_file, writing
 from tap.provenance.record import RECORD, identity_of_data, write_record
 from tap.runs import Run
 from tap.tasks.base import Task
@@ -198,14 +198,10 @@ def _check_writable(folder: Path) -> None:
     Raises:
         UserError: the folder cannot be made or written.
     """
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise UserError(
-            f"{folder}: cannot be written ({error.strerror}); choose a writable place with free space"
-        ) from error
     for torn in folder.glob(".*.tmp*"):
         torn.unlink(missing_ok=True)
 
