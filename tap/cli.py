@@ -349,6 +349,9 @@ def verify(
     everything: Annotated[
         bool, typer.Option("--all", help="name every file, where those of one kind and folder share a line otherwise")
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="results of earlier code are stale, whatever a replay has shown")
+    ] = False,
     task: Annotated[
         str | None, typer.Option(help="keep the list of verified files as the one of this task's tables")
     ] = None,
@@ -358,10 +361,26 @@ def verify(
     if task is not None:
         print(verification.write_verified(cfg, task, targets or ()))
         return
-    found = verification.verify(cfg, targets or ())
+    found = verification.verify(cfg, targets or (), strict=strict)
     verification.require(found, allow or (), everything)
     print(found.summary())
     print(f"root hash of scale {cfg.scale}: {root_hash(found.ledger)}")
+
+
+@app.command()
+def recertify(
+    records: Annotated[
+        list[str] | None, typer.Argument(help="beginnings of names of records or folders; all if none is given")
+    ] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """Show by replay that runs of earlier code are those of today's; what differs is named, and made again."""
+    from tap.recertify.recertify import recertify as replay
+
+    outcomes = replay(load_scale(scale), records or (), report=lambda line: print(line, file=sys.stderr))
+    print("\n".join(map(str, outcomes)) if outcomes else "every training, evaluation and probe is of today's code")
+    if outcomes:
+        print(f"{sum(outcome.equal for outcome in outcomes)} of {len(outcomes)} equal")
 
 
 @app.command()

@@ -17,7 +17,8 @@ LAYERS = [
     {"engine"},
     {"studies", "profiling"},
     {"paper"},
-    {"factory", "cli", "timm_models"},
+    {"factory", "recertify", "timm_models"},
+    {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -16,6 +16,9 @@ from tap.provenance.fingerprint import hash_of, version
 from tap.provenance.record import without_places
 from tap.runs import Run
 
+OTHER_CODE: Final = "other code"
+"""How the reason begins where the code has changed."""
+
 Content = Mapping[str, Any]
 Settings = Callable[[Content, ScaleConfig], tuple[Any, Any]]
 Code = Callable[[Content, "Today"], str]
@@ -39,6 +42,19 @@ class Today:
             self._codes[key] = of(*arguments)
         return self._codes[key]
 
+    def code_of(self, content: Content) -> str:
+        """Fingerprint of today's code behind the job of a record.
+
+        Raises:
+            UserError, KeyError, TypeError, ValueError: as `staleness` says in words.
+        """
+        return _JOBS[content["job"]][1](content, self)
+
+    def has_other_code(self, content: Content) -> bool:
+        """Whether a job's code, and maybe more, is another one today."""
+        reason = self.staleness(content)
+        return reason is not None and reason.startswith(OTHER_CODE)
+
     def staleness(self, content: Content) -> str | None:
         """Why a job's result is not what the workflow would make today; None if it is.
 
@@ -49,10 +65,10 @@ class Today:
             return "its record is of an earlier form"
         if content["job"] not in _JOBS:
             return f"the workflow has no job of the kind '{content['job']}'"
-        settings, code = _JOBS[content["job"]]
+        settings, _ = _JOBS[content["job"]]
         try:
             before, now = settings(content, self.cfg)
-            fingerprint = code(content, self)
+            fingerprint = self.code_of(content)
         except UserError as error:
             return f"the settings do not have it any more ({error})"
         except (KeyError, TypeError, ValueError) as error:
@@ -63,7 +79,7 @@ class Today:
         if content.get("fingerprint") != hash_of(fingerprint):
             libraries = {name: text for name, text in content.get("versions", {}).items() if name != "python"}
             newer = [f"{name} {text} -> {version(name)}" for name, text in libraries.items() if text != version(name)]
-            return f"other code{' or libraries: ' + ', '.join(newer) if newer else ''}"
+            return f"{OTHER_CODE}{' or libraries: ' + ', '.join(newer) if newer else ''}"
         return None
 
 
@@ -161,6 +177,7 @@ _JOBS: Final[dict[str, tuple[Settings, Code]]] = {
         _parameters(lambda parameters, cfg: {"main_rate": cfg.main_rate}),
         lambda content, today: today.code(behind.code_of_audit),
     ),
+    "equivalence": (_parameters(_same), lambda content, today: ""),
     "publish": (_parameters(_same), lambda content, today: ""),
 }
 """By kind of job: its settings (as recorded, and now), and its code now. A new kind of job is one more entry."""

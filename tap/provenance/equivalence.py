@@ -15,9 +15,8 @@ from typing import Any, Final
 
 from tap.provenance.files import sha256_file
 from tap.provenance.fingerprint import hash_of
-from tap.provenance.record import is_sealed
+from tap.provenance.record import equivalence_path, is_sealed
 
-SUFFIX: Final = ".equivalence.json"
 JOB: Final = "equivalence"
 
 
@@ -43,11 +42,6 @@ class Equivalence:
 
     def __str__(self) -> str:
         return f"made by commit {self.commit[:10]}; {self.shown} replayed to the same bits on {self.when[:10]}"
-
-
-def equivalence_path(record: Path) -> Path:
-    """Where the equivalence of a record is."""
-    return record.with_name(record.name.removesuffix(".json") + SUFFIX)
 
 
 def read_equivalence(record: Path) -> Equivalence | None:

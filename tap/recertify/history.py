@@ -31,7 +31,9 @@ def git(*arguments: str, repository: Path = SOURCES) -> str:
     except OSError as error:
         raise UserError(f"git: cannot be run ({error.strerror}); a replay needs the history of the code") from error
     if done.returncode != 0:
-        raise UserError(f"git {arguments[0]}: {done.stderr.strip() or 'failed'}; a replay needs the history of the code")
+        raise UserError(
+            f"git {arguments[0]}: {done.stderr.strip() or 'failed'}; a replay needs the history of the code"
+        )
     return done.stdout
 
 

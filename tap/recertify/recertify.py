@@ -7,6 +7,7 @@ makes the run again. Records are never rewritten.
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,11 +19,12 @@ from typing import Any, Final
 from tap.config.jobs import job_spec
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
-from tap.provenance.current import Today
-from tap.provenance.equivalence import JOB, equivalence_path, holds
+from tap.provenance.commit import commit_now
+from tap.provenance.current import OTHER_CODE, Today
+from tap.provenance.equivalence import JOB, holds
 from tap.provenance.fingerprint import SOURCES
 from tap.provenance.ledger import Record, read_ledger
-from tap.provenance.record import processor, record_job
+from tap.provenance.record import equivalence_path, processor, record_job
 from tap.recertify.compare import Comparison, compare
 from tap.recertify.history import FOLDER, commit_of, commits, run_driver, work_tree
 from tap.recertify.scratch import bring_inputs, make_scratch
@@ -97,7 +99,7 @@ def _cannot(record: Record, today: Today, root: Path) -> str | None:
     if record.seal is False:
         return "its record is edited"
     reason = today.staleness(record.content)
-    if reason is not None and reason != "other code":
+    if reason is not None and reason != OTHER_CODE:
         return reason
     missing = [name for name in record.inputs if not name.startswith("outside/") and not (root / name).is_file()]
     return f"{missing[0]} is not there" if missing else None
@@ -112,7 +114,9 @@ def _by_commit(
         first, *others = waiting
         started = datetime.fromisoformat(str(first.content["started"]))
         known = [commit for record in records if (commit := record.content.get("commit"))]
-        commit = commit_of(tree, request_of(first), str(first.content["fingerprint"]), commits(tree, started, known[:1]))
+        commit = commit_of(
+            tree, request_of(first), str(first.content["fingerprint"]), commits(tree, started, known[:1])
+        )
         same = [first]
         if commit is not None:
             report(f"{first.name}: made by commit {commit[:10]}")
@@ -221,8 +225,7 @@ def _write(
             "commit": commit,
             "commit_now": commit_now(),
             "shown": shown,
-            "places": sorted({place for place, _, _ in trace}),
-            "trace": _hash_of(trace),
+            "hashes": _hashes(trace),
         },
         inputs=[root / record.name],
         outputs=[],
@@ -232,3 +235,11 @@ def _write(
         device=processor(),
         root=root,
     )
+
+
+def _hashes(trace: Sequence[Sequence[str]]) -> dict[str, str]:
+    """One hash of all that was compared at each place: a training step, the end, the images."""
+    digests: dict[str, Any] = {}
+    for place, name, value in trace:
+        digests.setdefault(place, hashlib.sha256()).update(f"{name} {value}\n".encode())
+    return {place: digest.hexdigest() for place, digest in digests.items()}

@@ -31,7 +31,7 @@ def make_scratch(folder: Path, tree: Path, root: Path) -> Path:
 
 
 def bring_inputs(content: Mapping[str, Any], folder: Path, root: Path) -> None:
-    """Brings what a job has read: the inputs of its record, and what the records among these say was made beside them."""
+    """Brings what a job has read: the inputs of its record, and what records among these say was made beside them."""
     for name in content.get("inputs", {}):
         _bring(name, folder, root)
         beside = read_record(root / name) if name.endswith(".json") and not name.startswith(OUTSIDE) else None

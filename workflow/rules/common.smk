@@ -26,6 +26,7 @@ from tap.errors import UserError
 from tap.paper.figures.names import FIGURES
 from tap.paper.tables.names import OF_PROBES, OF_RATES, OF_SETTINGS
 from tap.provenance import behind, orphans
+from tap.provenance.equivalence import code_as_recorded
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
 from tap.task_facts import TASKS
@@ -137,12 +138,14 @@ def evaluation_settings(wildcards):
 
 @checked
 def training_code(wildcards):
-    return behind.code_of_training(wildcards.task, wildcards.method)
+    code = behind.code_of_training(wildcards.task, wildcards.method)
+    return code_as_recorded(run_of(wildcards).folder / "run.json", code)
 
 
 @checked
 def evaluation_code(wildcards):
-    return behind.code_of_evaluation(wildcards.task, wildcards.method)
+    code = behind.code_of_evaluation(wildcards.task, wildcards.method)
+    return code_as_recorded(run_of(wildcards).folder / "evaluation.json", code)
 
 
 @checked
@@ -223,7 +226,10 @@ def probe_settings(wildcards):
 
 @checked
 def probe_code(wildcards):
-    return behind.code_of_probe(wildcards.task)
+    folder = probe_folder(SCALE, wildcards.task, wildcards.kind)
+    return code_as_recorded(
+        folder / "probe.json", behind.code_of_probe(wildcards.task)
+    )
 
 
 def probe_results(task):
