@@ -96,9 +96,9 @@ def replay_training(request: dict[str, Any]) -> Trace:
     The steps in between start from the weights and the optimizer's state after the first ones; the last ones from the
     weights that the training has published, where they are there. The last call goes through to the published files.
     """
-    job = importlib.import_module("tap.engine.job")
     for name in ("ResumeStates", "train_run"):
         take("tap.engine.job", name)
+    job = importlib.import_module("tap.engine.job")
     spec = _spec(request["spec"], {"train": {"log_steps": 1, "checkpoint_seconds": 1e-9}})
     task = take("tap.tasks.registry", "get_task")(spec)
     stream = take("tap.engine.streams", "Stream")(len(task.datasets(spec).train), spec.train.batch_size, spec.seed)
@@ -156,11 +156,17 @@ def replay_training(request: dict[str, Any]) -> Trace:
 
 
 def segments(total: int) -> list[tuple[int, int]]:
-    """Which steps of a training are replayed: starts and lengths. All, of a short one."""
-    if total <= FIRST_STEPS + LATER_STEPS * (len(PLACES) + 1):
-        return [(0, total)]
-    places = [(int(total * share), LATER_STEPS) for share in PLACES]
-    return [(0, FIRST_STEPS), *places, (total - LATER_STEPS, LATER_STEPS)]
+    """Which steps of a training are replayed, as starts and lengths: all of a short one."""
+    later = [*(int(total * share) for share in PLACES), total - LATER_STEPS]
+    wanted = [(0, FIRST_STEPS), *((start, LATER_STEPS) for start in later)]
+    found: list[tuple[int, int]] = []
+    reached = 0
+    for start, steps in wanted:
+        start, end = max(start, reached), min(start + steps, total)
+        if start < end:
+            found.append((start, end - start))
+            reached = end
+    return found
 
 
 def replay_evaluation(request: dict[str, Any]) -> Trace:

@@ -21,7 +21,7 @@ from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.commit import commit_now
 from tap.provenance.current import OTHER_CODE, Today
-from tap.provenance.equivalence import JOB, holds
+from tap.provenance.equivalence import holds
 from tap.provenance.fingerprint import SOURCES
 from tap.provenance.ledger import Record, read_ledger
 from tap.provenance.record import equivalence_path, processor, record_job
@@ -218,7 +218,7 @@ def _write(
     trace = answer["trace"]
     record_job(
         equivalence_path(root / record.name),
-        JOB,
+        "equivalence",
         parameters={
             "before": record.content["fingerprint"],
             "now": code.partition(" ")[0],

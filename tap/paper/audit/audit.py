@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tap.paper.audit.beside import Number, TableBeside, tables_beside
@@ -51,6 +51,7 @@ class Audit:
         paper: where the paper disagrees with itself, or agrees only within rounding.
         consistent: how many recomputed numbers of the paper follow exactly.
         figures: PNG files by title.
+        replayed: how it was shown that results of earlier code are those of today's, by the record's name.
     """
 
     scale: str
@@ -61,6 +62,7 @@ class Audit:
     paper: tuple[Finding, ...]
     consistent: int
     figures: Mapping[str, Path]
+    replayed: Mapping[str, str] = field(default_factory=dict)
 
     def count(self, verdict: Verdict) -> int:
         """How many claims have a verdict."""
@@ -74,7 +76,11 @@ class Audit:
 
 
 def make_audit(
-    scale: str, root: Path, alterations: Iterable[Alteration] = (), claims: Iterable[Claim] | None = None
+    scale: str,
+    root: Path,
+    alterations: Iterable[Alteration] = (),
+    claims: Iterable[Claim] | None = None,
+    replayed: Mapping[str, str] | None = None,
 ) -> Audit:
     """Audits a scale.
 
@@ -83,6 +89,7 @@ def make_audit(
         root: the project's folder.
         alterations: what a verification of the results found.
         claims: those of `tap/paper/claims` if not given.
+        replayed: how replays have shown that results of earlier code are those of today's.
 
     Raises:
         UserError: results or claims cannot be read.
@@ -113,6 +120,7 @@ def make_audit(
         tuple(item for item in recomputed if item.outcome != EXACT),
         sum(item.outcome == EXACT for item in recomputed),
         _figures(results),
+        replayed or {},
     )
 
 

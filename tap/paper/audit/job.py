@@ -34,8 +34,10 @@ def run_audit(scale: str, root: Path | str = ".") -> tuple[Audit, list[Path]]:
     started, root, settings = datetime.now(UTC), Path(root), load_scale(scale, root=root)
     folder = root / audit_folder(scale)
     own = f"{audit_folder(scale)}/"
-    found = [finding for finding in verify(settings, root=root).findings if not finding.path.startswith(own)]
-    audit = make_audit(scale, root, [Alteration(item.path, str(item.kind), item.reason, item.record) for item in found])
+    verification = verify(settings, root=root)
+    found = [finding for finding in verification.findings if not finding.path.startswith(own)]
+    alterations = [Alteration(item.path, str(item.kind), item.reason, item.record) for item in found]
+    audit = make_audit(scale, root, alterations, replayed=verification.shown)
     files = [atomic_write(folder / name, write(audit)) for name, write in FILES.items()]
     results = folder.parent
     read = [path for name in ("tables/*.csv", "tidy_*.csv", "figures/*.png") for path in sorted(results.glob(name))]
