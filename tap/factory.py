@@ -62,7 +62,8 @@ def create_model(
         drop_path: stochastic depth rate of the last block.
         dynamic_img_size: accept any image whose sides are multiples of the patch.
         controller: pruning blocks and initial values of the register; None takes the paper's. Pruning blocks that are
-            not given are those at a quarter, half and three quarters of the depth (3, 6, 9 of 12).
+            not given are those at a quarter, half and three quarters of the depth (3, 6, 9 of 12). Its `schedule` is
+            that of the static rule as well.
         anneal_steps: training passes over which a model anneals that is never told its progress.
         vit: further keyword arguments of timm's `VisionTransformer`, such as `drop_rate` or `global_pool`.
 
@@ -200,6 +201,7 @@ def assemble(
         dense=task != "cls",
         num_classes=classes or None,
         patches=vit.patch_embed.num_patches,
+        split=controller.schedule or ReducerSettings.split,
         **controller.model_dump(),
     )
     recovery = RecoverySettings() if method == TAP else RecoverySettings(scale=1.0)

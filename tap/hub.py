@@ -90,7 +90,9 @@ def from_pretrained(folder: str | Path) -> TapVisionTransformer:
         config = json.loads((folder / CONFIG).read_text())
         model = rebuild(config)
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{folder / CONFIG}: is no configuration of a TAP model ({error}); save the model anew") from error
+        raise UserError(
+            f"{folder / CONFIG}: is no configuration of a TAP model ({error}); save the model anew"
+        ) from error
     tensors = read_tensors(folder / WEIGHTS)
     try:
         model.load_state_dict(tensors)
@@ -160,7 +162,14 @@ def card(
     rows, columns = vit.patch_embed.grid_size
     patches, size = rows * columns, "x".join(map(str, vit.patch_embed.img_size))
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    front = ["---", "library_name: tap-vit", f"license: {license}" if license else "", "tags:", "- token-pruning", "---"]
+    front = [
+        "---",
+        "library_name: tap-vit",
+        f"license: {license}" if license else "",
+        "tags:",
+        "- token-pruning",
+        "---",
+    ]
     lines = [
         *(line for line in front if line),
         f"# {reducer.title} on a Vision Transformer of {len(vit.blocks)} blocks",
@@ -187,7 +196,9 @@ def card(
 def _counts(model: TapVisionTransformer, patches: int) -> str:
     reducer, kept = model.encoder.reducer, keep_count(patches, model.keep_rate)
     if reducer.calibrated:
-        return f"differ from image to image; the threshold decides, and {kept} of {patches} patches are meant on average."
+        return (
+            f"differ from image to image; the threshold decides, and {kept} of {patches} patches are meant on average."
+        )
     text = f"{kept} of {patches} patches reach the last block in every image."
     if isinstance(reducer, FixedSchedule):
         left = ", ".join(map(str, reducer.schedule(patches)))

@@ -153,7 +153,9 @@ def to_huggingface(model: TapVisionTransformer | VisionTransformer, target: nn.M
         if found is not None and part is not None:
             found = found.chunk(3)[part]
         if found is None or found.shape != value.shape:
-            raise UserError(f"target: {name} {tuple(value.shape)} has no counterpart in the model; give one of its sizes")
+            raise UserError(
+                f"target: {name} {tuple(value.shape)} has no counterpart in the model; give one of its sizes"
+            )
         written[name] = found
     target.load_state_dict(state | written)
     return target
@@ -209,7 +211,9 @@ def _timm_name(name: str, prefix: str) -> tuple[str, int | None] | None:
             return f"blocks.{layer}.attn.qkv.{kind}", "qkv".index(part[len("attention.")])
         if part in _INSIDE:
             return f"blocks.{layer}.{_INSIDE[part]}.{kind}", None
-    raise UserError(f"model: '{name}' is no tensor of the layout of transformers 5; update transformers, or wrap timm's")
+    raise UserError(
+        f"model: '{name}' is no tensor of the layout of transformers 5; update transformers, or wrap timm's"
+    )
 
 
 def _prefix(model: nn.Module) -> str:

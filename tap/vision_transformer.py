@@ -10,8 +10,9 @@ from typing import Any, Literal, NoReturn, overload
 import torch
 from timm.models._features import feature_take_indices
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
-from tap.config.methods import METHODS, TAP
+from tap.config.methods import DENSE, METHODS, TAP
 from tap.core.budget import keep_count
 from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.trace import Trace
@@ -58,7 +59,9 @@ class TapVisionTransformer(Classifier):
         self.num_prefix_tokens = vit.num_prefix_tokens
         self.feature_info = [{**info, "module": f"{_TRUNK}.{info['module']}"} for info in vit.feature_info]
         own = dict(getattr(vit, "pretrained_cfg", None) or {})
-        self.pretrained_cfg = own | {"classifier": "head", "first_conv": f"{_TRUNK}.patch_embed.proj"}
+        size = (vit.in_chans, *vit.patch_embed.img_size)
+        names = {"classifier": "head", "first_conv": f"{_TRUNK}.patch_embed.proj"}
+        self.pretrained_cfg = own | names | {"input_size": size}
         self.default_cfg = self.pretrained_cfg
         self.anneal_steps = anneal_steps
         self.register_buffer("train_steps", torch.zeros((), dtype=torch.int64))
@@ -220,8 +223,7 @@ class TapVisionTransformer(Classifier):
         """
         self._check(images)
         if not len(images):
-            patches = keep_count(self._size(images)[0] * self._size(images)[1], self.keep_rate)
-            return images.new_zeros(0, self.num_prefix_tokens + patches, self.embed_dim)
+            return self.forward_features(_one_like(images))[:0]
         return self.encoder.features(self._encode(images))
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
@@ -268,7 +270,8 @@ class TapVisionTransformer(Classifier):
         self._check(images)
         take, last = feature_take_indices(len(vit.blocks), indices if indices is None else _plain(indices))
         if not len(images):
-            return self._no_intermediates(images, take, return_prefix_tokens, output_fmt, intermediates_only)
+            one, arguments = _one_like(images), (return_prefix_tokens, norm, stop_early, output_fmt, intermediates_only)
+            return tree_map(lambda tensor: tensor[:0], self.forward_intermediates(one, take, *arguments))
         output, read = self._read_grids(images, take, last + 1 if stop_early else len(vit.blocks))
         grids = []
         for index in take:
@@ -320,16 +323,6 @@ class TapVisionTransformer(Classifier):
         counts = tokens.layout.counts if state.final_counts is None else state.final_counts
         return EncoderOutput(tokens, [], state.grid, None, state.recovery, state.memory, counts), read
 
-    def _no_intermediates(
-        self, images: Tensor, take: Sequence[int], prefix: bool, output_fmt: str, intermediates_only: bool
-    ) -> Any:
-        """What a batch without images has."""
-        size = self._size(images)
-        grid = self._shaped(images.new_zeros(0, size[0] * size[1], self.embed_dim), size, output_fmt)
-        one = (grid, images.new_zeros(0, self.num_prefix_tokens, self.embed_dim)) if prefix else grid
-        grids = [one for _ in take]
-        return grids if intermediates_only else (self.forward_features(images), grids)
-
     @staticmethod
     def _shaped(grid: Tensor, size: tuple[int, int], output_fmt: str) -> Tensor:
         return grid if output_fmt == "NLC" else grid.transpose(1, 2).unflatten(2, size).contiguous()
@@ -363,13 +356,12 @@ class TapVisionTransformer(Classifier):
             )
         if images.shape[1] != self.in_chans:
             raise UserError(f"images: {images.shape[1]} channels, but the model takes {self.in_chans}")
-        fixed = self._keeps_the_same_count_everywhere()
-        if images.is_meta and not fixed:
+        if images.is_meta and self.keep_rate < 1.0 and self.encoder.reducer.name != DENSE:
             raise UserError(
                 f"images: on the meta device there are no values that '{self.encoder.reducer.name}' could rank; use a "
-                "real device, or a fixed schedule (controller.schedule, or method='static')"
+                "real device, or keep_rate=1"
             )
-        if torch.compiler.is_exporting() and not fixed:
+        if torch.compiler.is_exporting() and not self._keeps_the_same_count_everywhere():
             raise UserError(
                 f"export: how many patches '{self.encoder.reducer.name}' keeps in a block depends on the image, and an "
                 "exported graph has fixed sizes; give controller=ControllerConfig(schedule=...), or method='static'"
@@ -427,6 +419,11 @@ class TapVisionTransformer(Classifier):
 
 def _plain(indices: int | Sequence[int]) -> int | list[int]:
     return indices if isinstance(indices, int) else list(indices)
+
+
+def _one_like(images: Tensor) -> Tensor:
+    """One black image of the size of a batch without any."""
+    return images.new_zeros(1, *images.shape[1:])
 
 
 def _adapt_names(model: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:

@@ -133,9 +133,9 @@ class SparseEncoder(nn.Module):
         return Tokens.dense(embedded, prefix, size), state
 
     def pool(self, output: EncoderOutput) -> Tensor:
-        """What the model's classifier reads `(B, d)`: the class token, or the mean of the surviving patches.
+        """What the model's classifier reads `(B, d)`: the class token, or what timm pools of the surviving patches.
 
-        A method may have a readout of its own. Other pooling than these two is timm's.
+        A method may have a readout of its own.
         """
         own = self.reducer.pool(self.vit, output)
         if own is not None:
@@ -144,12 +144,7 @@ class SparseEncoder(nn.Module):
         if vit.global_pool == "token":
             rows = tokens.x.index_select(0, tokens.layout.prefix_rows(0))
             return vit.fc_norm(vit.norm(rows))
-        if vit.global_pool != "avg" or vit.attn_pool is not None or vit.pool_include_prefix:
-            return vit.fc_norm(vit.pool(self.features(output)))
-        patches = vit.norm(tokens.grid(tokens.x))
-        if tokens.layout.valid is not None:
-            patches = patches * tokens.layout.valid[..., None]
-        return vit.fc_norm(patches.sum(dim=1) / tokens.layout.counts_tensor[:, None])
+        return vit.fc_norm(vit.pool(self.features(output)))
 
     def features(self, output: EncoderOutput) -> Tensor:
         """Normalised states as timm's `forward_features` gives them: the model's own prefix rows, then patches.

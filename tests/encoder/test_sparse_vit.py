@@ -50,10 +50,16 @@ def test_with_pruning_every_option_runs(name):
     assert output.tokens.layout.prefix == own + 1, "the register joins behind the model's own tokens"
 
 
-def test_average_pooling_leaves_prefix_and_padding_out():
-    """Counts differ after the second of three pruning blocks when the last one is beyond what ran: pool by hand."""
-    encoder = tiny_encoder("tap", 0.4, (1, 2, 4), class_token=False, grid=(4, 5))
+def ragged_encoder(**vit):
+    """Counts differ after the second of three pruning blocks, and the last one is beyond what runs."""
+    encoder = tiny_encoder("tap", 0.4, (1, 2, 4), grid=(4, 5), **vit)
     encoder.vit.blocks = encoder.vit.blocks[:3]
+    return encoder
+
+
+def test_average_pooling_leaves_prefix_and_padding_out():
+    """Pooled by hand."""
+    encoder = ragged_encoder(class_token=False)
     with torch.no_grad():
         output = encoder(tiny_images(encoder, 4))
         pooled = encoder.pool(output)
@@ -84,8 +90,7 @@ def test_other_pooling_is_timm_s(pooling):
 
 @pytest.mark.parametrize("pooling", ["avg", "max", "avgmax"])
 def test_pooling_does_not_see_what_fills_up_a_batch(pooling):
-    encoder = tiny_encoder("ats", 0.5, global_pool=pooling, grid=(5, 5))
-    encoder.reducer.threshold.fill_(1.0)
+    encoder = ragged_encoder(global_pool=pooling)
     images = tiny_images(encoder, 6)
     with torch.no_grad():
         output = encoder(images)
@@ -97,8 +102,7 @@ def test_pooling_does_not_see_what_fills_up_a_batch(pooling):
 
 
 def test_pooling_by_attention_needs_equal_counts():
-    encoder = tiny_encoder("ats", 0.5, global_pool="map", grid=(5, 5))
-    encoder.reducer.threshold.fill_(1.0)
+    encoder = ragged_encoder(global_pool="map")
     with torch.no_grad(), pytest.raises(UserError, match="pooling by attention needs equally many"):
         encoder.pool(encoder(tiny_images(encoder, 6)))
 
