@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -25,9 +25,11 @@ from tap.errors import UserError
 from tap.provenance import stages
 from tap.provenance import verify as verification
 from tap.provenance.behind import is_built
-from tap.provenance.orphans import end_with_workflow
+from tap.provenance.files import is_full, unwritable
+from tap.provenance.finding import Kind
+from tap.provenance.orphans import LAUNCHER, end_with_workflow
 from tap.provenance.publish import figures_folder, tables_folder
-from tap.provenance.verify import Kind
+from tap.provenance.root_hash import root_hash
 from tap.runs import SCALES, Run
 
 app = typer.Typer(
@@ -64,8 +66,16 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"Error: {error}")
-        sys.exit(2)
+        _end_with(error)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        _end_with(unwritable(error.filename or "a file", error))
+
+
+def _end_with(error: UserError) -> NoReturn:
+    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"Error: {error}")
+    sys.exit(2)
 
 
 def _show_version(wanted: bool) -> None:
@@ -166,6 +176,7 @@ def train(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None) 
     job = _job("train", cfg, run, spec)
     if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
         launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
+        os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
         os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
     from tap.engine.job import run_training
 
@@ -335,6 +346,9 @@ def verify(
     allow: Annotated[
         list[Kind] | None, typer.Option(help="kind of finding to let pass; may be given several times")
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="name every file, where those of one kind and folder share a line otherwise")
+    ] = False,
     task: Annotated[
         str | None, typer.Option(help="keep the list of verified files as the one of this task's tables")
     ] = None,
@@ -345,8 +359,9 @@ def verify(
         print(verification.write_verified(cfg, task, targets or ()))
         return
     found = verification.verify(cfg, targets or ())
-    verification.require(found, allow or ())
+    verification.require(found, allow or (), everything)
     print(found.summary())
+    print(f"root hash of scale {cfg.scale}: {root_hash(found.ledger)}")
 
 
 @app.command()

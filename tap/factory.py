@@ -13,7 +13,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from tap.config.messages import explain
-from tap.config.methods import METHODS, TAP, methods_of
+from tap.config.methods import LEARNED_RECOVERY, METHODS, TAP, methods_of
 from tap.config.schema import ControllerConfig, ModelConfig
 from tap.encoder.recovery import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
@@ -23,6 +23,7 @@ from tap.huggingface import from_huggingface, is_huggingface
 from tap.reducers.base import ReducerSettings
 from tap.reducers.build import named_vit
 from tap.reducers.registry import get
+from tap.task_facts import CLS, TASKS
 from tap.vision_transformer import TapVisionTransformer
 
 _OWN_LOGITS = ("dtop",)
@@ -31,7 +32,7 @@ _OWN_LOGITS = ("dtop",)
 
 def create_model(
     name: str,
-    task: str = "cls",
+    task: str = CLS.name,
     keep_rate: float = 0.5,
     num_classes: int = 1000,
     method: str = TAP,
@@ -73,7 +74,7 @@ def create_model(
     Raises:
         UserError: unknown model, method or task, keep rate outside (0, 1], or weights that do not fit.
     """
-    if task != "cls":
+    if task != CLS.name:
         raise UserError(
             f"task: create_model builds 'cls' models, not '{task}'; wrap(timm_model, task='seg' or 'det') gives grids "
             "for a head of your own, and the pipelines build whole models"
@@ -86,7 +87,7 @@ def create_model(
 
 def build(
     name: str,
-    task: str = "cls",
+    task: str = CLS.name,
     keep_rate: float = 0.5,
     num_classes: int = 1000,
     method: str = TAP,
@@ -113,7 +114,7 @@ def build(
 def wrap(
     model: nn.Module,
     keep_rate: float = 0.5,
-    task: str = "cls",
+    task: str = CLS.name,
     method: str = TAP,
     controller: ControllerConfig | None = None,
     anneal_steps: int | None = None,
@@ -159,11 +160,12 @@ def check_method(method: str, task: str) -> None:
         UserError: the method or the task is not known, or the method does not have the task.
     """
     get(method)
-    if task not in ("cls", "seg", "det"):
-        raise UserError(f"task: '{task}' is not known; choose cls, seg or det")
-    if task not in METHODS[method]:
+    if task not in TASKS:
+        raise UserError(f"task: '{task}' is not known; choose one of {', '.join(TASKS)}")
+    own = METHODS[method].tasks
+    if task not in own:
         raise UserError(
-            f"method: '{method}' does not have the task '{task}', only {', '.join(METHODS[method])}; choose one of "
+            f"method: '{method}' does not have the task '{task}', only {', '.join(own)}; choose one of "
             f"{', '.join(methods_of(task))}"
         )
     if method in _OWN_LOGITS:
@@ -176,7 +178,7 @@ def check_method(method: str, task: str) -> None:
 def assemble(
     vit: VisionTransformer,
     num_classes: int,
-    task: str = "cls",
+    task: str = CLS.name,
     keep_rate: float = 0.5,
     method: str = TAP,
     controller: ControllerConfig | None = None,
@@ -198,13 +200,14 @@ def assemble(
         keep_rate=keep_rate,
         task=task,
         class_token=vit.has_class_token,
-        dense=task != "cls",
+        dense=TASKS[task].dense,
         num_classes=classes or None,
+        background=TASKS[task].background,
         patches=vit.patch_embed.num_patches,
         split=controller.schedule or ReducerSettings.split,
         **controller.model_dump(),
     )
-    recovery = RecoverySettings() if method == TAP else RecoverySettings(scale=1.0)
+    recovery = RecoverySettings() if method in LEARNED_RECOVERY else RecoverySettings(scale=1.0)
     encoder = SparseEncoder(vit, get(method)(settings), recovery=recovery)
     return TapVisionTransformer(encoder, num_classes, task, anneal_steps)
 

@@ -20,6 +20,7 @@ from timm.layers.mlp import Mlp
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
+from tap.config.methods import METHODS
 from tap.config.options import OPTIONS
 from tap.core.budget import keep_count
 from tap.encoder.recovery import RecoverySettings
@@ -172,7 +173,7 @@ def card(
     ]
     lines = [
         *(line for line in front if line),
-        f"# {reducer.title} on a Vision Transformer of {len(vit.blocks)} blocks",
+        f"# {METHODS[reducer.name].row.title} on a Vision Transformer of {len(vit.blocks)} blocks",
         "",
         "```python",
         "import tap",
@@ -195,7 +196,7 @@ def card(
 
 def _counts(model: TapVisionTransformer, patches: int) -> str:
     reducer, kept = model.encoder.reducer, keep_count(patches, model.keep_rate)
-    if reducer.calibrated:
+    if reducer.method.calibrated:
         return (
             f"differ from image to image; the threshold decides, and {kept} of {patches} patches are meant on average."
         )

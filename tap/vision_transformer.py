@@ -12,13 +12,14 @@ from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from tap.config.methods import DENSE, METHODS, TAP
+from tap.config.methods import DENSE, TAP
 from tap.core.budget import keep_count
 from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.trace import Trace
 from tap.encoder.weights import unwrapped
 from tap.engine.calibration import bisect
 from tap.errors import UserError
+from tap.task_facts import CLS, TASKS
 from tap.tasks.classification.model import Classifier, new_head
 
 ANNEAL_STEPS = 10_000
@@ -46,7 +47,7 @@ class TapVisionTransformer(Classifier):
     train_steps: Tensor
 
     def __init__(
-        self, encoder: SparseEncoder, num_classes: int, task: str = "cls", anneal_steps: int | None = None
+        self, encoder: SparseEncoder, num_classes: int, task: str = CLS.name, anneal_steps: int | None = None
     ) -> None:
         super().__init__(encoder, num_classes)
         if anneal_steps is not None and anneal_steps < 1:
@@ -165,7 +166,7 @@ class TapVisionTransformer(Classifier):
             UserError: the method has no threshold, or there is no image.
         """
         reducer = self.encoder.reducer
-        if not reducer.calibrated:
+        if not reducer.method.calibrated:
             raise UserError(f"calibrate: '{reducer.name}' has no threshold; it keeps what keep_rate says")
         kept = [batch for batch in batches if len(batch)]
         images = sum(len(batch) for batch in kept)
@@ -262,7 +263,7 @@ class TapVisionTransformer(Classifier):
         if output_fmt not in ("NCHW", "NLC"):
             raise UserError(f"output_fmt: '{output_fmt}' is not known; choose NCHW or NLC")
         reducer, vit = self.encoder.reducer, self.encoder.vit
-        if METHODS[reducer.name] == ("cls",):
+        if reducer.method.readout is None:
             raise UserError(
                 f"forward_intermediates: '{reducer.name}' gives removed patches no place on a grid; choose a method "
                 "of the dense tasks, such as 'tap'"
@@ -372,7 +373,7 @@ class TapVisionTransformer(Classifier):
         reducer = self.encoder.reducer
         if self.keep_rate == 1.0:
             return True
-        return reducer.fixed_count and (reducer.name != TAP or self._has_schedule)
+        return not reducer.method.calibrated and (reducer.name != TAP or self._has_schedule)
 
     @property
     def _has_schedule(self) -> bool:
@@ -382,7 +383,7 @@ class TapVisionTransformer(Classifier):
     def _check_count(self, output: EncoderOutput) -> None:
         """Says once how many patches a method keeps whose threshold nobody has set."""
         reducer = self.encoder.reducer
-        if not reducer.calibrated or self.training or self.keep_rate == 1.0 or "threshold" in self._warned:
+        if not reducer.method.calibrated or self.training or self.keep_rate == 1.0 or "threshold" in self._warned:
             return
         if float(reducer.threshold) != float(torch.tensor(float(reducer.options.threshold))):
             return
@@ -407,7 +408,7 @@ class TapVisionTransformer(Classifier):
             return
         controller = reducer.controller
         unused: list[nn.Module] = []
-        if self.task == "cls" or self.keep_rate == 1.0:
+        if not TASKS[self.task].dense or self.keep_rate == 1.0:
             unused.append(controller.recovery)
         if self.keep_rate == 1.0:
             unused.append(controller)
