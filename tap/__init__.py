@@ -9,19 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tap.factory import create_model as create_model
+    from tap.factory import from_pretrained as from_pretrained
     from tap.factory import wrap as wrap
-    from tap.hub import from_pretrained as from_pretrained
-
-_LIBRARY = {"create_model": "tap.factory", "wrap": "tap.factory", "from_pretrained": "tap.hub"}
-"""Where the names of the library are, which need torch."""
 
 __all__ = ["create_model", "from_pretrained", "wrap"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LIBRARY:
-        return getattr(importlib.import_module(_LIBRARY[name]), name)
+    if name in __all__:
+        return getattr(importlib.import_module("tap.factory"), name)
     raise AttributeError(f"module 'tap' has no attribute '{name}'")
 
 

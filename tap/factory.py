@@ -15,7 +15,7 @@ from torch import nn
 from tap.config.messages import explain
 from tap.config.methods import LEARNED_RECOVERY, METHODS, TAP, methods_of
 from tap.config.schema import ControllerConfig, ModelConfig
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.weights import load_backbone
 from tap.errors import UserError
@@ -151,6 +151,15 @@ def wrap(
     wrapped.head, wrapped.num_classes, trunk.num_classes = head, model.num_classes, 0
     weight = trunk.patch_embed.proj.weight
     return wrapped.to(weight.device, weight.dtype).train(model.training)
+
+
+def from_pretrained(folder: str | Path) -> TapVisionTransformer:
+    """The model of a folder that `save_pretrained` wrote, in evaluation mode.
+
+    Raises:
+        UserError: a file is missing or damaged, or is not of such a model.
+    """
+    return TapVisionTransformer.from_pretrained(folder)
 
 
 def check_method(method: str, task: str) -> None:

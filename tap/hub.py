@@ -7,10 +7,11 @@ without the weights, the name or the package that it came from.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import torch
 from safetensors.torch import save_file
@@ -23,15 +24,15 @@ from torch import nn
 from tap.config.methods import METHODS
 from tap.config.options import OPTIONS
 from tap.core.budget import keep_count
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.weights import read_tensors
 from tap.errors import UserError
 from tap.provenance.files import atomic_write
 from tap.reducers.base import FixedSchedule, ReducerSettings
 from tap.reducers.registry import get
-from tap.vision_transformer import TapVisionTransformer
 
+Model = TypeVar("Model", bound=nn.Module)
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 
 _ACTIVATIONS: Final = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "QuickGELU": "quick_gelu", "SiLU": "silu"}
@@ -40,7 +41,7 @@ _SHOWN = ("mean", "std", "interpolation", "crop_pct", "crop_mode")
 
 
 def save_pretrained(
-    model: TapVisionTransformer,
+    model: Any,
     folder: str | Path,
     data: str | None = None,
     scale: str | None = None,
@@ -52,7 +53,7 @@ def save_pretrained(
     """Writes weights, configuration and model card.
 
     Args:
-        model: the model.
+        model: a `TapVisionTransformer`.
         folder: where to; is made if need be.
         data: what the model was trained on and what was measured with it, for the card.
         scale: the scale of that training (`smoke`, `desk`, `paper`, or one's own words).
@@ -75,11 +76,12 @@ def save_pretrained(
     atomic_write(folder / CARD, card(model, data, scale, speed, limits, license))
 
 
-def from_pretrained(folder: str | Path) -> TapVisionTransformer:
+def read_pretrained(folder: str | Path, kind: Callable[..., Model]) -> Model:
     """The model of a folder that `save_pretrained` wrote, in evaluation mode.
 
     Args:
         folder: the folder; `huggingface_hub.snapshot_download` makes one of a repository.
+        kind: the model's class, which takes encoder, classes, task and steps to anneal over.
 
     Raises:
         UserError: a file is missing or damaged, or is not of such a model.
@@ -89,7 +91,7 @@ def from_pretrained(folder: str | Path) -> TapVisionTransformer:
         raise UserError(f"{folder / CONFIG}: there is no such file; give a folder that save_pretrained wrote")
     try:
         config = json.loads((folder / CONFIG).read_text())
-        model = rebuild(config)
+        model = rebuild(config, kind)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"{folder / CONFIG}: is no configuration of a TAP model ({error}); save the model anew"
@@ -103,7 +105,7 @@ def from_pretrained(folder: str | Path) -> TapVisionTransformer:
     return model.eval()
 
 
-def describe(model: TapVisionTransformer) -> dict[str, Any]:
+def describe(model: Any) -> dict[str, Any]:
     """All that `rebuild` needs, as plain values.
 
     Raises:
@@ -126,7 +128,7 @@ def describe(model: TapVisionTransformer) -> dict[str, Any]:
         "pretrained_cfg": {key: model.pretrained_cfg[key] for key in _SHOWN if key in model.pretrained_cfg},
     }
     with torch.device("meta"):
-        again = rebuild(json.loads(json.dumps(config)))
+        again = rebuild(json.loads(json.dumps(config)), type(model))
     wanted = {name: value.shape for name, value in model.state_dict().items()}
     found = {name: value.shape for name, value in again.state_dict().items()}
     if wanted != found:
@@ -135,7 +137,7 @@ def describe(model: TapVisionTransformer) -> dict[str, Any]:
     return config
 
 
-def rebuild(config: dict[str, Any]) -> TapVisionTransformer:
+def rebuild(config: dict[str, Any], kind: Callable[..., Model]) -> Model:
     """The model of a description, with random weights."""
     vit = dict(config["vit"])
     norm, act = partial(LayerNorm, eps=vit.pop("norm_eps")), vit.pop("act_layer")
@@ -145,13 +147,13 @@ def rebuild(config: dict[str, Any]) -> TapVisionTransformer:
         given["options"] = OPTIONS[config["method"]](**given["options"])
     reducer = get(config["method"])(ReducerSettings(**_tuples(given)))
     encoder = SparseEncoder(trunk, reducer, recovery=RecoverySettings(**config["recovery"]))
-    model = TapVisionTransformer(encoder, config["num_classes"], config["task"], config["anneal_steps"])
+    model: Any = kind(encoder, config["num_classes"], config["task"], config["anneal_steps"])
     model.pretrained_cfg |= _tuples(config["pretrained_cfg"])
     return model
 
 
 def card(
-    model: TapVisionTransformer,
+    model: Any,
     data: str | None = None,
     scale: str | None = None,
     speed: str | None = None,
@@ -194,7 +196,7 @@ def card(
     return "\n".join(lines) + "\n"
 
 
-def _counts(model: TapVisionTransformer, patches: int) -> str:
+def _counts(model: Any, patches: int) -> str:
     reducer, kept = model.encoder.reducer, keep_count(patches, model.keep_rate)
     if reducer.method.calibrated:
         return (

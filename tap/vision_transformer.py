@@ -19,6 +19,7 @@ from tap.encoder.trace import Trace
 from tap.encoder.weights import unwrapped
 from tap.engine.calibration import bisect
 from tap.errors import UserError
+from tap.hub import read_pretrained, save_pretrained
 from tap.task_facts import CLS, TASKS
 from tap.tasks.classification.model import Classifier, new_head
 
@@ -291,11 +292,14 @@ class TapVisionTransformer(Classifier):
             self.reset_classifier(0, "")
         return take
 
-    def save_pretrained(self, folder: str | Path, **card: str) -> None:
-        """Writes weights, settings and a model card in Hugging Face's folder format (`tap.hub.save_pretrained`)."""
-        from tap.hub import save_pretrained
-
+    def save_pretrained(self, folder: str | Path, **card: Any) -> None:
+        """Writes weights, settings and a model card in Hugging Face's folder format; see `tap.hub.save_pretrained`."""
         save_pretrained(self, folder, **card)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> TapVisionTransformer:
+        """The model of a folder that `save_pretrained` wrote, in evaluation mode; see `tap.hub.read_pretrained`."""
+        return read_pretrained(folder, cls)
 
     @torch.compiler.disable
     def _encode(self, images: Tensor, sample_ids: Tensor | None = None, return_trace: bool = False) -> EncoderOutput:

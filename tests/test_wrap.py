@@ -121,7 +121,7 @@ class Distilled(VisionTransformer):
         (timm_model, {"method": "svit"}, "'svit' does not have the task 'cls', only det"),
         (timm_model, {"task": "seg", "method": "ats"}, "'ats' does not have the task 'seg'"),
         (timm_model, {"task": "seg", "method": "dtop"}, "run it by the workflow"),
-        (timm_model, {"task": "depth"}, "task: 'depth' is not known; choose cls, seg or det"),
+        (timm_model, {"task": "depth"}, "task: 'depth' is not known; choose one of cls, seg, det"),
         (timm_model, {"method": "tapp"}, "'tapp' is not known"),
         (partial(timm_model, patch_drop_rate=0.5), {"controller": LAYERS}, "patch_drop_rate drops patches"),
     ],
