@@ -92,10 +92,8 @@ def read_pretrained(folder: str | Path, kind: Callable[..., Model]) -> Model:
     try:
         config = json.loads((folder / CONFIG).read_text())
         model = rebuild(config, kind)
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{folder / CONFIG}: is no configuration of a TAP model ({error}); save the model anew"
-        ) from error
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(f"{folder / CONFIG}: describes no TAP model ({error}); save the model anew") from error
     tensors = read_tensors(folder / WEIGHTS)
     try:
         model.load_state_dict(tensors)

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from timm.layers import DropPath
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
@@ -100,13 +101,15 @@ def from_huggingface(model: nn.Module, image_size: tuple[int, int] | None = None
         init_values=1.0 if "blocks.0.ls1.gamma" in tensors else None,
         reg_tokens=registers,
         no_embed_class=registers > 0,
-        drop_path_rate=getattr(config, "drop_path_rate", 0.0),
         pos_drop_rate=config.hidden_dropout_prob,
         proj_drop_rate=config.hidden_dropout_prob,
         attn_drop_rate=config.attention_probs_dropout_prob,
         norm_layer=partial(nn.LayerNorm, eps=config.layer_norm_eps),
         act_layer=activation,
     )
+    for block in vit.blocks:  # one rate in all blocks, and no dropout behind the activation: not timm's rules
+        block.drop_path1 = block.drop_path2 = DropPath(getattr(config, "drop_path_rate", 0.0))
+        block.mlp.drop1 = nn.Identity()
     wanted = vit.state_dict()
     wrong = [name for name in wanted if name not in tensors or tensors[name].shape != wanted[name].shape]
     if wrong or set(tensors) - set(wanted):

@@ -202,6 +202,8 @@ class TapVisionTransformer(Classifier):
         self, images: Tensor, sample_ids: Tensor | None = None, *, return_trace: Literal[True]
     ) -> tuple[Tensor, Trace]: ...
 
+    # torch.compile leaves the passes as they are: rows differ from batch to batch, and each would be compiled anew.
+    @torch.compiler.disable
     def forward(
         self, images: Tensor, sample_ids: Tensor | None = None, return_trace: bool = False
     ) -> Tensor | tuple[Tensor, Trace]:
@@ -218,6 +220,7 @@ class TapVisionTransformer(Classifier):
         """Logits `(B, num_classes)` of what the encoder returned."""
         return self.head(self.encoder.vit.head_drop(self.encoder.pool(output)))
 
+    @torch.compiler.disable
     def forward_features(self, images: Tensor) -> Tensor:
         """Normalised states `(B, P + K, d)`: the model's own prefix tokens and the patches left.
 
@@ -237,6 +240,7 @@ class TapVisionTransformer(Classifier):
         pooled = vit.head_drop(vit.fc_norm(vit.pool(x)))
         return pooled if pre_logits else self.head(pooled)
 
+    @torch.compiler.disable
     def forward_intermediates(
         self,
         images: Tensor,
@@ -301,16 +305,14 @@ class TapVisionTransformer(Classifier):
         """The model of a folder that `save_pretrained` wrote, in evaluation mode; see `tap.hub.read_pretrained`."""
         return read_pretrained(folder, cls)
 
-    @torch.compiler.disable
     def _encode(self, images: Tensor, sample_ids: Tensor | None = None, return_trace: bool = False) -> EncoderOutput:
-        """The encoder's pass; what `torch.compile` leaves alone, since the rows of every batch differ."""
+        """The encoder's pass."""
         if self.training:
             self._count_step()
         output = self.encoder(images, sample_ids, return_trace)
         self._check_count(output)
         return output
 
-    @torch.compiler.disable
     def _read_grids(
         self, images: Tensor, take: Sequence[int], depth: int
     ) -> tuple[EncoderOutput, dict[int, tuple[Tensor, Tensor]]]:

@@ -158,8 +158,10 @@ class Reducer(nn.Module):
 
     @property
     def options(self) -> Any:
-        """The method's own settings: a model of `tap.config.options`."""
-        return OPTIONS[self.name]() if self.settings.options is None else self.settings.options
+        """The method's own settings: a model of `tap.config.options`; None for a method without any."""
+        if self.settings.options is not None or self.name not in OPTIONS:
+            return self.settings.options
+        return OPTIONS[self.name]()
 
     def extra_prefix(self, batch: int, patches: int) -> Tensor | None:
         """Tokens that join behind the class token `(B, r, d)`; None for no token."""
