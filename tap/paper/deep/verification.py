@@ -11,8 +11,10 @@ from tap.paper.deep.rows import check_rows
 from tap.paper.deep.scores import check_probes, check_runs
 from tap.paper.deep.tables import check_copies, check_tables_and_figures
 from tap.paper.deep.verdicts import check_verdicts
+from tap.paper.deep.view import as_project
+from tap.paper.statistics import kept_replicates
 from tap.provenance.finding import Kind
-from tap.provenance.ledger import Record
+from tap.provenance.ledger import Ledger, Record
 from tap.provenance.verify import Verification
 
 
@@ -35,20 +37,21 @@ def verify_deeply(
     Returns:
         What was compared, what differs, and what could not be compared.
     """
-    ledger, scale = verified.ledger, cfg.scale
+    scale = cfg.scale
     stale = {finding.record for finding in verified.findings if finding.kind == Kind.STALE}
     untrusted = {finding.path for finding in verified.findings if finding.kind in (Kind.EDITED, Kind.UNKNOWN)}
-    parts: list[tuple[str, Callable[[], Outcome]]] = [
-        ("scores from single images", lambda: check_runs(ledger)),
-        ("probes from single images", lambda: check_probes(ledger)),
-        ("rows from scores", lambda: check_rows(scale, ledger)),
-        ("tables and figures, with every interval", lambda: check_tables_and_figures(scale, ledger, stale)),
-        ("published copies", lambda: check_copies(ledger)),
-        ("verdicts", lambda: check_verdicts(scale, ledger, stale, untrusted)),
-        ("images from weights", lambda: reevaluate(cfg, ledger, sample, progress)),
-    ]
+    parts: dict[str, Callable[[Ledger], Outcome]] = {
+        "scores from single images": check_runs,
+        "probes from single images": check_probes,
+        "rows from scores": lambda ledger: check_rows(scale, ledger),
+        "tables and figures, with every interval": lambda ledger: check_tables_and_figures(scale, ledger, stale),
+        "published copies": check_copies,
+        "verdicts": lambda ledger: check_verdicts(scale, ledger, stale, untrusted),
+        "images from weights": lambda ledger: reevaluate(cfg, ledger, sample, progress),
+    }
     outcome = Outcome()
-    for what, check in parts:
-        say(what)
-        outcome.join(check())
+    with as_project(scale, verified.ledger) as ledger, kept_replicates():
+        for what, check in parts.items():
+            say(what)
+            outcome.join(check(ledger))
     return outcome
