@@ -86,7 +86,10 @@ wildcard_constraints:
 def hold_workflow_lock():
     """Refuses a second workflow in this folder. Unlike Snakemake's own lock, a killed workflow leaves none behind."""
     global HELD_LOCK
-    HELD_LOCK = hold_lock(WORKFLOW_LOCK)
+    try:
+        HELD_LOCK = hold_lock(WORKFLOW_LOCK)
+    except UserError as error:
+        raise WorkflowError(str(error))
     if HELD_LOCK is None:
         raise WorkflowError(
             "another workflow is running in this folder; wait for it, or stop it"
