@@ -17,7 +17,7 @@ from tap.core.budget import keep_count
 from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.trace import Trace
 from tap.encoder.weights import unwrapped
-from tap.engine.calibration import bisect
+from tap.engine.calibration import find_threshold
 from tap.errors import UserError
 from tap.hub import read_pretrained, save_pretrained
 from tap.task_facts import CLS, TASKS
@@ -185,7 +185,7 @@ class TapVisionTransformer(Classifier):
             return found / images, wanted / images
 
         with torch.no_grad():
-            threshold, mean, _ = bisect(count, *reducer.threshold_range)
+            threshold, mean, _ = find_threshold(count, *reducer.threshold_range)
             reducer.threshold.fill_(threshold)
         self.train(training)
         return mean
