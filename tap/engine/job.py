@@ -35,7 +35,7 @@ from tap.provenance.files import sha256_file, writing
 from tap.provenance.record import RECORD, identity_of_data, write_record
 from tap.runs import Run
 from tap.tasks.base import Task
-from tap.tasks.recovery import recovery_settings
+from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.registry import get_task
 from tap.tasks.teacher import Teacher
 
