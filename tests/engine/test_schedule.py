@@ -74,7 +74,7 @@ def test_every_group_gets_the_rate_times_its_own_factor():
     ("schedule", "named"),
     [
         ({"warmup": 19.8}, "train.schedule.warmup"),
-                ({"kind": "step", "milestones": (8.1, 8.2)}, "train.schedule.milestones"),
+        ({"kind": "step", "milestones": (8.1, 8.2)}, "train.schedule.milestones"),
         ({"kind": "step", "milestones": (8, 19.9)}, "train.schedule.milestones"),
     ],
 )
