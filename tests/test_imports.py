@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path("tap")
-LEAVES = {"config", "errors", "method_facts", "provenance", "runs", "seeds", "task_facts"}
+LEAVES = {"config", "drawing", "errors", "method_facts", "provenance", "runs", "seeds", "task_facts"}
 LAYERS = [
     {"core"},
     {"encoder", "criteria"},
