@@ -74,6 +74,7 @@ def verify(
     root: Path | str = ".",
     elsewhere: Mapping[str, Path] | None = None,
     strict: bool = False,
+    results: Path | str | None = None,
 ) -> Verification:
     """Compares results, and everything that they were made from, with their records.
 
@@ -83,11 +84,12 @@ def verify(
         root: the project's folder.
         elsewhere: where some files are for now, by the name that they are to have.
         strict: whether a result of other code is stale although a replay has shown that today's computes the same.
+        results: a copy of the scale's folder to verify in its place, such as ``published/desk``.
 
     Raises:
         UserError: a file cannot be read, or records name each other in a circle.
     """
-    ledger = read_ledger(cfg, root)
+    ledger = read_ledger(cfg, root, results)
     bases = [task.data.root for task in cfg.tasks.values()]
     names = [name_in_records(Path(root) / target, root, bases) for target in targets]
     wanted = [ledger.maker.get(name, name if name in ledger.records else "") for name in names]
@@ -107,7 +109,7 @@ def verify(
             walk.stray(name)
     for name in order:
         walk.look_at(name)
-    if not targets:
+    if not targets and results is None:
         for path, stage in differing(cfg, root):
             walk.copy(path.as_posix(), stage)
     size = sum(places[file].stat().st_size for file in files)

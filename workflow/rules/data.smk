@@ -2,6 +2,8 @@
 
 
 rule prepare_data:
+    input:
+        remade=remade("prepare_data"),
     output:
         manifest="{root}/manifest.json",
         record="{root}/record.json",
@@ -18,10 +20,12 @@ rule prepare_data:
     message:
         "Prepare the data in {wildcards.root}"
     shell:
-        f"tap data prepare {{params.task}} --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap data prepare {{params.task}} --scale {SCALE} 2>&1 | tee {{log:q}}"
 
 
 rule check_data:
+    input:
+        remade=remade("check_data"),
     output:
         report=f"results/{SCALE}/data/{{task}}.json",
         record=f"results/{SCALE}/data/{{task}}.record.json",
@@ -35,4 +39,4 @@ rule check_data:
     message:
         "Check the data of {wildcards.task}"
     shell:
-        f"tap data check {{wildcards.task}} --scale {SCALE} --report {{output.report}} 2>&1 | tee {{log}}"
+        f"tap data check {{wildcards.task}} --scale {SCALE} --report {{output.report:q}} 2>&1 | tee {{log:q}}"

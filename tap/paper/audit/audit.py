@@ -52,6 +52,7 @@ class Audit:
         consistent: how many recomputed numbers of the paper follow exactly.
         figures: PNG files by title.
         replayed: how it was shown that results of earlier code are those of today's, by the record's name.
+        root_hash: one hash over all records of the scale, as `tap verify` prints it; empty if it is not asked for.
     """
 
     scale: str
@@ -63,6 +64,7 @@ class Audit:
     consistent: int
     figures: Mapping[str, Path]
     replayed: Mapping[str, str] = field(default_factory=dict)
+    root_hash: str = ""
 
     def count(self, verdict: Verdict) -> int:
         """How many claims have a verdict."""
@@ -81,6 +83,7 @@ def make_audit(
     alterations: Iterable[Alteration] = (),
     claims: Iterable[Claim] | None = None,
     replayed: Mapping[str, str] | None = None,
+    root_hash: str = "",
 ) -> Audit:
     """Audits a scale.
 
@@ -90,6 +93,7 @@ def make_audit(
         alterations: what a verification of the results found.
         claims: those of `tap/paper/claims` if not given.
         replayed: how replays have shown that results of earlier code are those of today's.
+        root_hash: what to show as the hash over all records.
 
     Raises:
         UserError: results or claims cannot be read.
@@ -120,7 +124,8 @@ def make_audit(
         tuple(item for item in recomputed if item.outcome != EXACT),
         sum(item.outcome == EXACT for item in recomputed),
         _figures(results),
-        replayed or {},
+        replayed=replayed or {},
+        root_hash=root_hash,
     )
 
 

@@ -60,6 +60,10 @@ def read_annotations(path: Path) -> Content:
         UserError: missing, no JSON, not of COCO's form, or with faults (the first kind is named with its examples).
     """
     content = load(path)
+    wrong = malformed(content)
+    if wrong:
+        more = f" (and {len(wrong) - 1} more entries of a wrong form)" if len(wrong) > 1 else ""
+        raise UserError(f"{path}: {wrong[0]}{more}; mend the file, `tap data check det` lists all faults")
     found = faults(content)
     if found:
         kind, examples = next(iter(found.items()))
@@ -72,10 +76,10 @@ def read_annotations(path: Path) -> Content:
 
 
 def load(path: Path) -> Content:
-    """Reads an annotation file as it is.
+    """Reads an annotation file as it is; its entries may still be anything (`malformed`).
 
     Raises:
-        UserError: missing, no JSON, or not of COCO's form.
+        UserError: missing, no JSON, or without COCO's lists.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -86,17 +90,31 @@ def load(path: Path) -> Content:
     lists = isinstance(content, dict) and all(isinstance(content.get(part), list) for part in _PARTS)
     if not lists or not all(isinstance(entry, dict) for part in _PARTS for entry in content[part]):
         raise UserError(f"{path}: is not an instance file of COCO: it must have the lists {', '.join(_PARTS)}")
-    for part, form in _FORM.items():
-        for entry in content[part]:
-            for key, (right, meaning) in form.items():
-                if key not in entry:
-                    raise UserError(f"{path}: {part}: entry {entry.get('id', entry)} has no '{key}'; get it again")
-                if not right(entry[key]):
-                    raise UserError(
-                        f"{path}: {part}: entry {entry.get('id', entry)}: its {key} is {entry[key]!r}, not {meaning}; "
-                        "mend the file"
-                    )
     return content
+
+
+def malformed(content: Content) -> list[str]:
+    """The entries that are not of COCO's form, each with what is wrong with it."""
+    found = ((part, entry, _fault_of_form(part, entry)) for part in _FORM for entry in content[part])
+    return [f"{part}: entry {entry.get('id', entry)}{fault}" for part, entry, fault in found if fault is not None]
+
+
+def well_formed(content: Content) -> Content:
+    """The content without entries of a wrong form, and without the annotations of images and categories among them."""
+    kept = {part: [entry for entry in content[part] if _fault_of_form(part, entry) is None] for part in _FORM}
+    for part, key in (("images", "image_id"), ("categories", "category_id")):
+        dropped = [entry.get("id") for entry in content[part] if _fault_of_form(part, entry) is not None]
+        kept["annotations"] = [entry for entry in kept["annotations"] if entry[key] not in dropped]
+    return content | kept
+
+
+def _fault_of_form(part: str, entry: Content) -> str | None:
+    for key, (right, meaning) in _FORM[part].items():
+        if key not in entry:
+            return f" has no '{key}'"
+        if not right(entry[key]):
+            return f": its {key} is {entry[key]!r}, not {meaning}"
+    return None
 
 
 def faults(content: Content) -> dict[str, list[str]]:
@@ -116,8 +134,8 @@ def faults(content: Content) -> dict[str, list[str]]:
         "crowd flags that are neither 0 nor 1": lambda a: _unless(
             a.get("iscrowd", 0) in (0, 1), f"iscrowd {a.get('iscrowd')!r}"
         ),
-        "boxes outside of their image": lambda a: _outside(a, images.get(a["image_id"])),
-        "masks that are broken": lambda a: _broken(a["segmentation"], images.get(a["image_id"])),
+        "boxes outside of their image": lambda a: outside_of_image(a, images.get(a["image_id"])),
+        "masks that are broken": lambda a: fault_of_mask(a["segmentation"], images.get(a["image_id"])),
     }
     for kind, check in checks.items():
         reasons = ((annotation["id"], check(annotation)) for annotation in content["annotations"])
@@ -145,7 +163,8 @@ def _twice(ids: Iterator[Any]) -> list[str]:
     return [f"id {number}" for number, count in Counter(ids).items() if count > 1]
 
 
-def _outside(annotation: Content, image: Content | None) -> str | None:
+def outside_of_image(annotation: Content, image: Content | None) -> str | None:
+    """How a box reaches beyond its image; None if it does not, or if the image is not listed."""
     if image is None:
         return None
     box = left, top, width, height = annotation["bbox"]
@@ -155,8 +174,8 @@ def _outside(annotation: Content, image: Content | None) -> str | None:
     return None
 
 
-def _broken(mask: Any, image: Content | None) -> str | None:
-    """What is wrong with a mask: polygons, or COCO's run-length code, compressed or not."""
+def fault_of_mask(mask: Any, image: Content | None) -> str | None:
+    """What is wrong with a mask: polygons, or COCO's run-length code, compressed or not; None if nothing is."""
     if isinstance(mask, list):
         return _unless(bool(mask) and all(map(_is_polygon, mask)), "a polygon needs three or more pairs of numbers")
     if not isinstance(mask, dict) or not {"size", "counts"} <= mask.keys():
@@ -165,7 +184,7 @@ def _broken(mask: Any, image: Content | None) -> str | None:
         return None
     if mask["size"] != [image["height"], image["width"]]:
         return f"run-length code of {mask['size']} in an image of {[image['height'], image['width']]}"
-    counts = mask["counts"] if isinstance(mask["counts"], list) else _decompress(mask["counts"])
+    counts = mask["counts"] if isinstance(mask["counts"], list) else decoded_runs(mask["counts"])
     if counts is None or not all(isinstance(count, int) and count >= 0 for count in counts):
         return "run-length code that cannot be read"
     pixels = mask["size"][0] * mask["size"][1]
@@ -178,7 +197,7 @@ def _is_polygon(part: Any) -> bool:
     return set(map(type, part)) <= {int, float} and abs(sum(part)) < _HUGE  # NaN and infinity reach the sum
 
 
-def _decompress(text: Any) -> list[int] | None:
+def decoded_runs(text: Any) -> list[int] | None:
     """Runs of COCO's compressed code (six bits a character, later runs as differences); None if it is cut off."""
     if not isinstance(text, str):
         return None
