@@ -60,7 +60,8 @@ def test_a_depth_task_is_one_entry(monkeypatch):
 
 
 def test_no_torch_is_needed():
-    code = "import sys, tap.config, tap.task_facts, tap.method_facts; sys.exit('torch' in sys.modules)"
+    code = "import sys; sys.argv = ['tap']; import tap.config, tap.task_facts, tap.method_facts"
+    code += "; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
