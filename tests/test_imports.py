@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path("tap")
-LEAVES = {"config", "errors", "provenance", "runs", "seeds"}
+LEAVES = {"config", "errors", "plan", "provenance", "runs", "seeds"}
 LAYERS = [
     {"core"},
     {"encoder", "criteria"},
@@ -16,6 +16,7 @@ LAYERS = [
     {"engine"},
     {"studies", "profiling"},
     {"paper"},
+    {"jobs"},
     {"factory", "cli", "timm_models"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
@@ -52,6 +53,14 @@ def test_nothing_imports_from_above(path):
             continue
         assert own not in LEAVES, f"{own} is for everyone and may import leaves only, not {module}"
         assert RANK[other] <= RANK[own], f"{own} may not import {module}"
+
+
+@pytest.mark.parametrize(("leaf", "others"), [("config", {"plan", "provenance"}), ("provenance", {"plan"})])
+def test_leaves_are_handed_what_they_need_of_jobs(leaf, others):
+    """Settings know no runs, and records no jobs."""
+    for path in FILES:
+        if path.parts[1] == leaf and path.name not in ("generate.py", "stages.py"):
+            assert not others & {part_of(module) for module in imports(path)}, path
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "core").glob("*.py")), ids=str)

@@ -22,14 +22,6 @@ MAIN: Final = "main"
 RANDOM_ENCODER: Final = "random-encoder"
 """Variant of no pruning: only the head is trained, on a frozen encoder with random weights. A floor for dense tasks."""
 
-STARTS: Final = {MAIN: "start", RANDOM_ENCODER: "random-encoder-start"}
-"""Variants of no pruning that others go on from (`start_from: dense`), by the variant that goes on."""
-
-VARIANTS: Final = (*STARTS, *STARTS.values())
-
-RANDOM_ENCODERS: Final = (RANDOM_ENCODER, STARTS[RANDOM_ENCODER])
-"""Variants whose encoder is random and frozen."""
-
 METHODS: Final[dict[str, tuple[str, ...]]] = {
     DENSE: ("cls", "seg", "det"),
     "random": ("cls", "seg", "det"),
@@ -47,14 +39,6 @@ METHODS: Final[dict[str, tuple[str, ...]]] = {
     "static": ("cls", "seg", "det"),
     TAP: ("cls", "seg", "det"),
 }
-
-
-COMMON_RECOVERY: Final = ("random", "attn_topk", "diffrate", "static")
-"""Methods without a readout of their own: a dense task gives them the common parameter-free recovery."""
-
-
-TAUGHT: Final = ("dynamicvit",)
-"""Methods that also learn from the no-pruning checkpoint of their seed."""
 
 SCORES: Final[dict[str, tuple[str, ...]]] = {"cls": ("top1",), "seg": ("miou",), "det": ("box_ap", "mask_ap")}
 """The metrics that a task is judged by, in percent; the first decides where one number has to."""

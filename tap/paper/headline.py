@@ -15,9 +15,8 @@ import pandas as pd
 
 from tap.config.methods import MAIN
 from tap.paper.tidy import PRIMARY_METRIC, read_tidy, tidy_path
-from tap.provenance.behind import TABULATING, code_of_headline
 from tap.provenance.files import atomic_write
-from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 
 OTHERS = ("encoder_speedup", "final_tokens_mean")
 
@@ -47,7 +46,7 @@ def headline(frame: pd.DataFrame) -> pd.DataFrame:
     return means.reset_index()
 
 
-def write_headline(scale: str, tasks: Sequence[str], root: Path | str = ".") -> list[Path]:
+def write_headline(scale: str, tasks: Sequence[str], root: Path | str = ".", stamp: Stamp = BY_HAND) -> list[Path]:
     """Writes the numbers of a scale's tasks as JSON (by task, method and rate) and as CSV.
 
     Raises:
@@ -67,13 +66,10 @@ def write_headline(scale: str, tasks: Sequence[str], root: Path | str = ".") -> 
     ]
     record_job(
         as_json.with_suffix(RECORD_SUFFIX),
-        "headline",
-        parameters={"tasks": list(tasks)},
+        stamp,
         inputs=tidy,
         outputs=files,
         started=started,
-        fingerprint=code_of_headline(),
-        libraries=TABULATING,
         root=root,
     )
     return files

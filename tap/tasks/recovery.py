@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from torch import nn
 
-from tap.config.jobs import endpoint_file
 from tap.config.methods import TAP
 from tap.config.schema import JobSpec
 from tap.encoder.recovery import RecoverySettings
 from tap.errors import UserError
+from tap.plan.endpoints import endpoint_file
 
 ENDPOINTS: Final = (1.0, 0.0)
 """Full offset and stand-in only."""

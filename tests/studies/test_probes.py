@@ -6,18 +6,19 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tap.provenance.current import Today
 from tiny_models import tiny_encoder
 from toy_task import SmallClassification, toy_spec
 
 from tap.config import load_scale
-from tap.config.jobs import dense_run, job_spec, probe_folder
 from tap.config.schema import ProbeConfig
 from tap.criteria.registry import get
 from tap.encoder.vitdet import place_on_grid
 from tap.engine.job import train_run
 from tap.errors import UserError
 from tap.paper.tidy_probes import gather_probes
-from tap.provenance.current import Today
+from tap.plan.runs import dense_run, probe_folder
+from tap.plan.specs import job_spec
 from tap.provenance.record import read_record
 from tap.studies import probes
 from tap.studies.probe_encoder import Probe

@@ -2,9 +2,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tap.config.jobs import endpoint_path, uses_endpoint
 from tap.encoder.recovery import RecoverySettings
 from tap.errors import UserError
+from tap.plan.endpoints import endpoint_path, uses_endpoint
 from tap.tasks.recovery import choose_endpoint, recovery_settings
 
 

@@ -2,7 +2,8 @@ import re
 
 import pytest
 
-from tap.config import load_scale, runs_of_table
+from tap.config import load_scale
+from tap.plan.runs import runs_of_table
 from tap.provenance.locks import hold_lock
 
 

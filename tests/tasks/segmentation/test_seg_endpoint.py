@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from tap.config.jobs import run_of
 from tap.engine.checkpoint import save_weights
 from tap.engine.job import train_run
 from tap.errors import UserError
+from tap.plan.runs import run_of
 from tap.studies.endpoint import run_endpoint
 from tap.tasks.recovery import recovery_settings
 from tap.tasks.registry import get_task
