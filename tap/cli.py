@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -26,6 +26,7 @@ from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
 from tap.plan.specs import job_spec
 from tap.provenance import stages
+from tap.provenance.files import is_full, unwritable
 from tap.provenance.orphans import end_with_workflow
 from tap.provenance.publish import tables_folder
 from tap.runs import SCALES, Run
@@ -58,8 +59,16 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"Error: {error}")
-        sys.exit(2)
+        _end_with(error)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        _end_with(unwritable(error.filename or "a file", error))
+
+
+def _end_with(error: UserError) -> NoReturn:
+    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"Error: {error}")
+    sys.exit(2)
 
 
 def _show_version(wanted: bool) -> None:

@@ -6,9 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from tap.jobs import of_runs
-from tap.jobs.registry import JOBS
-from tap.plan.datasets import CHECKED
 from typer.testing import CliRunner
 
 import tap
@@ -16,8 +13,11 @@ from tap import cli
 from tap.config import load_scale
 from tap.config.schema import JobSpec
 from tap.errors import UserError
+from tap.jobs import of_runs
+from tap.jobs.registry import JOBS
 from tap.plan.specs import job_json, job_spec
 from tap.runs import Run
+from tap.task_facts import CHECKED
 from tap.tasks.report import Report
 
 RUN = Run("smoke", "cls", "tap", 0.5)
@@ -102,7 +102,9 @@ def test_bad_input_is_refused(jobs, arguments, message):
 KEYS = {"task": "seg", "kind": "layers", "table": "tab_seg", "figure": "fig_insight"}
 
 
-@pytest.mark.parametrize("name", ["endpoint", "probe", "gather", "gather_probes", "table", "figure", "headline", "audit"])
+@pytest.mark.parametrize(
+    "name", ["endpoint", "probe", "gather", "gather_probes", "table", "figure", "headline", "audit"]
+)
 def test_a_job_that_was_planned_with_other_settings_is_refused(name):
     """Whoever edits params.yaml while a workflow runs gets nothing that was planned otherwise."""
     job, cfg = JOBS[name], load_scale("smoke")

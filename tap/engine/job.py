@@ -34,8 +34,8 @@ from tap.plan.runs import run_of
 from tap.plan.specs import job_json
 from tap.plan.starts import source_run
 from tap.plan.teaching import dense_spec, teacher_run
-from tap.provenance.files import sha256_file
-from tap.provenance.record import BY_HAND, Stamp, write_record
+from tap.provenance.files import sha256_file, writing
+from tap.provenance.record import BY_HAND, Stamp, identity_of_data, write_record
 from tap.runs import Run
 from tap.tasks.base import Task
 from tap.tasks.recovery import recovery_settings
@@ -61,11 +61,13 @@ def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
     identity = {
         "settings": json.loads(job_json(spec, "train")),
         "code": stamp.fingerprint,
+        "data": identity_of_data(spec),
         "start": None if start is None else sha256_file(start),
         "endpoint": None if endpoint is None else sha256_file(endpoint),
         **({} if teacher is None else {"teacher": sha256_file(teacher)}),
     }
     with cpu_threads(spec.train.threads), join_processes(device.type) as processes:
+        identity["processes"] = processes.world_size  # each draws for its share of a batch, and sums are split by them
         states = ResumeStates(run.scratch, identity, lambda text: _say(run, text, processes))
         with states.held() if processes.first else nullcontext():
             _check_writable(run.folder)
@@ -147,7 +149,8 @@ def load_start(spec: JobSpec, model: nn.Module) -> None:
     if spec.start_from == "dense":
         load_weights(path, model, new=("encoder.reducer.",))
     else:
-        load_backbone(model.encoder.vit, path, spec.pretrain.sha256 if spec.pretrain.weights is not None else None)
+        own = spec.pretrain.weights is not None
+        load_backbone(model.encoder.vit, path, spec.pretrain.sha256 if own else None, pretrained_only=own)
 
 
 def _check_writable(folder: Path) -> None:
@@ -156,14 +159,10 @@ def _check_writable(folder: Path) -> None:
     Raises:
         UserError: the folder cannot be made or written.
     """
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise UserError(
-            f"{folder}: cannot be written ({error.strerror}); choose a writable place with free space"
-        ) from error
     for torn in folder.glob(".*.tmp*"):
         torn.unlink(missing_ok=True)
 

@@ -8,27 +8,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from tap.config.methods import DENSE, PRETRAINING
+from tap.config.methods import DENSE, PRETRAINING, TAUGHT
 from tap.errors import UserError
-from tap.plan.datasets import CHECKED, PREPARED
-from tap.plan.teaching import TAUGHT
 from tap.provenance.fingerprint import module_exists
+from tap.task_facts import CHECKED, PREPARED, TASKS
 
 COMPUTING: Final = ("numpy", "safetensors", "timm", "torch", "torchvision")
 TABULATING: Final = ("numpy", "pandas")
 DRAWING: Final = ("matplotlib", "seaborn")
 
-_TASKS: Final = {
-    "cls": "tap.tasks.classification.task",
-    "seg": "tap.tasks.segmentation.task",
-    "det": "tap.tasks.detection.task",
-}
-_TASK_LIBRARIES: Final = {"cls": (), "seg": ("onedl-mmsegmentation",), "det": ("onedl-mmdetection", "pycocotools")}
-
 
 def is_built(task: str) -> bool:
     """Whether this project has the pipeline of a task yet."""
-    return module_exists(_TASKS[task])
+    return module_exists(TASKS[task].module)
 
 
 def of_model(task: str, method: str) -> tuple[str, ...]:
@@ -40,16 +32,16 @@ def of_model(task: str, method: str) -> tuple[str, ...]:
     if not is_built(task):
         raise UserError(f"task: '{task}' is not built yet; leave it out of `tasks` in params.yaml")
     if method == PRETRAINING:
-        return ("tap.tasks.pretraining.task", _TASKS[task], f"tap.reducers.{DENSE}")
+        return ("tap.tasks.pretraining.task", TASKS[task].module, f"tap.reducers.{DENSE}")
     reducer = f"tap.reducers.{method}"
     if not module_exists(reducer):
         raise UserError(f"method: '{method}' is not built yet; leave it out of tasks.{task}.methods")
-    return (_TASKS[task], reducer, *((f"tap.reducers.{DENSE}",) if method in TAUGHT else ()))
+    return (TASKS[task].module, reducer, *((f"tap.reducers.{DENSE}",) if method in TAUGHT else ()))
 
 
 def computing_with(task: str) -> tuple[str, ...]:
     """Libraries of the jobs that compute with a task's models."""
-    return (*COMPUTING, *_TASK_LIBRARIES[task])
+    return (*COMPUTING, *TASKS[task].libraries)
 
 
 def of_data(name: str) -> tuple[str, ...]:

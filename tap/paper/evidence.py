@@ -25,6 +25,7 @@ from tap.paper.statements import stated
 from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_path
 from tap.plan.runs import runs_of_table
 from tap.runs import Run
+from tap.task_facts import TASKS
 
 _SELECTOR = re.compile(r"(?P<method>[a-z0-9_]+)(?::(?P<variant>[a-z0-9_-]+))?(?:@(?P<rate>[01]?\.\d+|1))?")
 
@@ -36,10 +37,12 @@ class Evidence:
     Attributes:
         scale: whose results.
         root: the project's folder.
+        compare: refuse a score that its per-image values do not give, before an interval of theirs stands beside it.
     """
 
     scale: str
     root: Path = Path(".")
+    compare: bool = True
     _measured: dict[str, Measured] = field(default_factory=dict, repr=False)
     _probes: dict[tuple[str, str], ProbeResults | None] = field(default_factory=dict, repr=False)
     _above_floors: dict[str, bool | None] = field(default_factory=dict, repr=False)
@@ -78,20 +81,20 @@ class Evidence:
                 for row in frame[["method", "variant", "rate"]].itertuples()
             ]
             grouped = frame.assign(method=keys, variant=MAIN, rate=self.settings.main_rate)
-            self._measured[task] = Measured(grouped, self.settings.main_rate, self.root)
+            self._measured[task] = Measured(grouped, self.settings.main_rate, self.root, compare=self.compare)
         return self._measured[task]
 
     def floor_runs(self, task: str) -> list[Run]:
         """The runs that say whether no pruning is above its floors: no pruning itself, and with a random encoder; none
         of classification, which has no floors, nor of a task that the scale leaves out."""
-        if task == "cls" or task not in self.settings.tasks:
+        if not TASKS[task].floors or task not in self.settings.tasks:
             return []
         return [run for run in runs_of_table(self.settings, task) if run.method == DENSE]
 
     def caveat(self, task: str) -> str:
         """A sentence behind what is judged on a task whose no pruning is not above every floor; else empty."""
         if task not in self._above_floors:
-            found = Measured(gather(self.floor_runs(task), self.root), 1.0, self.root)
+            found = Measured(gather(self.floor_runs(task), self.root, self.compare), 1.0, self.root)
             self._above_floors[task] = found.above_floors(PRIMARY_METRIC[task])
         if self._above_floors[task] is not False:
             return ""
@@ -103,7 +106,7 @@ class Evidence:
     def probe(self, task: str, kind: str) -> ProbeResults | None:
         """A task's probe, ``layers`` or ``recovery``; None if it is not made."""
         if (task, kind) not in self._probes:
-            self._probes[task, kind] = read_probe(self.scale, task, kind, self.root)
+            self._probes[task, kind] = read_probe(self.scale, task, kind, self.root, self.compare)
         return self._probes[task, kind]
 
     def value(self, task: str, selector: str, metric: str) -> Value | None:

@@ -6,17 +6,15 @@ This decides results, so the fingerprint of trainings and evaluations covers it.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
+from tap.config.methods import COMMON_RECOVERY
 from tap.config.schema import JobSpec
-
-COMMON_RECOVERY: Final = ("random", "attn_topk", "diffrate", "static")
-"""Methods without a readout of their own: a dense task gives them the common parameter-free recovery."""
+from tap.task_facts import TASKS
 
 
 def uses_endpoint(spec: JobSpec) -> bool:
     """Whether the endpoint of the common recovery decides anything in a job."""
-    return spec.task != "cls" and spec.method in COMMON_RECOVERY and spec.rate < 1.0 and not spec.recovery.zero_fill
+    return TASKS[spec.task].dense and spec.method in COMMON_RECOVERY and spec.rate < 1.0 and not spec.recovery.zero_fill
 
 
 def endpoint_path(scale: str, task: str) -> Path:

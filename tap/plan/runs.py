@@ -10,6 +10,7 @@ from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
 from tap.config.variants import VARIANTS
 from tap.errors import UserError
 from tap.runs import Run
+from tap.task_facts import TASKS
 
 
 def task_of(cfg: ScaleConfig, task: str) -> TaskConfig:
@@ -63,7 +64,7 @@ def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
     for method in settings.methods:
         rates = {DENSE: [1.0], TAP: sorted({cfg.main_rate, *cfg.keep_rates})}.get(method, [cfg.main_rate])
         runs += [Run(cfg.scale, task, method, rate, seed=seed) for rate in rates for seed in settings.seeds]
-    if task != "cls" and settings.start_from == "dense":  # at paper scale it would cost as much as a method
+    if TASKS[task].floors and settings.start_from == "dense":  # at paper scale it would cost as much as a method
         runs.append(Run(cfg.scale, task, DENSE, variant=RANDOM_ENCODER, seed=settings.seeds[0]))
     return runs + variant_runs(cfg, task)
 
@@ -83,8 +84,8 @@ def variant_runs(cfg: ScaleConfig, task: str) -> list[Run]:
 
 
 def probes_of(task: str) -> tuple[str, ...]:
-    """The kinds of probes that a task has: classification restores nothing, so it has no recovery probe."""
-    return ("layers",) if task == "cls" else ("layers", "recovery")
+    """The kinds of probes that a task has."""
+    return TASKS[task].probes
 
 
 def probed_runs(cfg: ScaleConfig, task: str, kind: str) -> list[Run]:

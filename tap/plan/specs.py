@@ -17,6 +17,7 @@ from tap.plan.endpoints import uses_endpoint
 from tap.plan.runs import pretraining_run, probed_runs, run_of, runs_of_table, task_of
 from tap.plan.starts import RANDOM_ENCODERS, STARTS, training_of
 from tap.runs import Run
+from tap.task_facts import TASKS
 
 Reader = Literal["train", "evaluate"]
 """Kinds of jobs on one run, by what they read of its settings."""
@@ -60,7 +61,7 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
         )
     spec = JobSpec(
         scale=cfg.scale,
-        task=run.task,  # type: ignore[arg-type]  Run has checked it
+        task=run.task,
         method=run.method,
         rate=run.rate,
         variant=run.variant,
@@ -168,7 +169,7 @@ def _variants(run: Run, settings: TaskConfig) -> tuple[str, ...]:
     """The variants that a run of this task and method may have."""
     starts = STARTS.values() if settings.start_from == "dense" else ()
     own = [MAIN, RANDOM_ENCODER, *starts] if run.method == DENSE else [MAIN]
-    unknown = RANDOM_ENCODERS if run.task == "cls" else ()
+    unknown = () if TASKS[run.task].floors else RANDOM_ENCODERS
     return (*(name for name in own if name not in unknown), *variants_of(run.task, run.method))
 
 

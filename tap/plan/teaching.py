@@ -5,14 +5,9 @@ This decides results, so the fingerprint of the trainings covers it.
 
 from __future__ import annotations
 
-from typing import Final
-
-from tap.config.methods import DENSE, MAIN
+from tap.config.methods import DENSE, MAIN, TAUGHT
 from tap.config.schema import JobSpec
 from tap.runs import Run
-
-TAUGHT: Final = ("dynamicvit",)
-"""Methods that also learn from the no-pruning checkpoint of their seed."""
 
 
 def has_teacher(spec: JobSpec) -> bool:

@@ -23,7 +23,6 @@ NEUTRAL = (
     "tap.config",
     "tap.engine.reporting",
     "tap.errors",
-    "tap.plan.datasets",
     "tap.plan.runs",
     "tap.plan.specs",
     "tap.provenance",

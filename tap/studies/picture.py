@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,8 @@ from tap.engine.published import published_weights
 from tap.errors import UserError
 from tap.plan.runs import run_of, weights_run
 from tap.provenance.record import BY_HAND, Stamp, write_record
+from tap.task_facts import TASKS
 from tap.tasks.registry import get_task
-
-PICTURED = ("seg", "det")
-"""Tasks whose runs can be drawn."""
 
 PICTURE, RECORD = "picture.png", "picture.json"
 
@@ -29,14 +28,11 @@ def run_picture(spec: JobSpec, stamp: Stamp = BY_HAND) -> Path:
     Raises:
         UserError: the task has no such picture, or the run is not trained.
     """
-    if spec.task not in PICTURED:
-        raise UserError(f"picture: task '{spec.task}' has none; name a run of {' or '.join(PICTURED)}")
-    draw: Any
-    if spec.task == "seg":  # here, since MMSegmentation and MMDetection take seconds to import
-        from tap.tasks.segmentation.picture import draw
-    else:
-        from tap.tasks.detection.picture import draw
-
+    module = TASKS[spec.task].drawing
+    if not module:
+        pictured = " or ".join(name for name, facts in TASKS.items() if facts.drawing)
+        raise UserError(f"picture: task '{spec.task}' has none; name a run of {pictured}")
+    draw: Any = importlib.import_module(module).draw  # now, since MMSegmentation and MMDetection take seconds to import
     started, run = datetime.now(UTC), run_of(spec)
     weights = published_weights(weights_run(spec))
     device = select_device(spec.device)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from tap.config.schema import DataConfig
 from tap.errors import UserError
-from tap.plan.datasets import CHECKED, PREPARED
 from tap.provenance.files import atomic_write
 from tap.provenance.fingerprint import hash_of
 from tap.provenance.record import (
@@ -22,6 +21,7 @@ from tap.provenance.record import (
     read_record,
     record_job,
 )
+from tap.task_facts import CHECKED, PREPARED
 from tap.tasks.report import Report
 
 

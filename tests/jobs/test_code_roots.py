@@ -4,15 +4,14 @@ from pathlib import Path
 import pytest
 
 from tap.config import load_scale
-from tap.config.methods import DENSE, METHODS
+from tap.config.methods import DENSE, METHODS, TAUGHT
 from tap.errors import UserError
 from tap.jobs import code_roots
 from tap.jobs.registry import JOBS
-from tap.plan.datasets import PREPARED
-from tap.plan.teaching import TAUGHT
 from tap.provenance import fingerprint
 from tap.provenance.fingerprint import module_exists, reached_modules
 from tap.runs import Run
+from tap.task_facts import PREPARED
 
 BUILT = [name for name in METHODS if module_exists(f"tap.reducers.{name}")]
 CFG = load_scale("smoke")
@@ -80,8 +79,13 @@ def test_imports_by_a_computed_name_are_where_the_names_are_given_otherwise():
                 if not isinstance(argument, ast.Constant):
                     found.add(path.as_posix())
     assert found == {
-        "tap/jobs/registry.py",
-        "tap/reducers/registry.py",
-        "tap/tasks/openmmlab.py",
-        "tap/tasks/preparation.py",
+        f"tap/{name}.py"
+        for name in (
+            "jobs/registry",
+            "reducers/registry",
+            "studies/picture",
+            "tasks/openmmlab",
+            "tasks/preparation",
+            "tasks/registry",
+        )
     }

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from tap.provenance.current import Today
 from tiny_models import tiny_encoder
 from toy_task import SmallClassification, toy_spec
 
@@ -16,12 +15,15 @@ from tap.criteria.registry import get
 from tap.encoder.vitdet import place_on_grid
 from tap.engine.job import train_run
 from tap.errors import UserError
+from tap.jobs.kinds.probe import JOB, ProbeKey
+from tap.jobs.staleness import Today
 from tap.paper.tidy_probes import gather_probes
 from tap.plan.runs import dense_run, probe_folder
 from tap.plan.specs import job_spec
 from tap.provenance.record import read_record
 from tap.studies import probes
 from tap.studies.probe_encoder import Probe
+from tap.task_facts import SEG
 
 CPU = torch.device("cpu")
 TOY = {
@@ -100,7 +102,7 @@ def test_the_preferred_endpoint_has_the_better_mean(tmp_path, full, expected):
     rows = [("dense", np.nan, "miou", 9.0), ("coverage", 1.0, "miou", full), ("coverage", 0.0, "miou", 2.0)]
     rows += [("coverage", 1.0, "other", 0.0), ("coverage", 0.0, "other", 50.0)]
     pd.DataFrame(rows, columns=["criterion", "endpoint", "metric", "value"]).to_csv(path, index=False)
-    assert probes.preferred_endpoint(path, "miou") == expected
+    assert probes.preferred_endpoint(path, SEG.score) == expected
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def trained(tmp_path, monkeypatch):
 
 
 def test_the_layer_probe_writes_values_images_and_a_record(trained):
-    path = probes.run_layer_probe(trained, "cls")
+    path = probes.run_layer_probe(trained, "cls", JOB.stamp(trained, ProbeKey("cls", "layers")))
     frame = pd.read_csv(path)
     assert len(frame) == 3 * 11 + 1
     assert sorted(frame["layer"].unique()) == [0, 1, 2, 12]
@@ -136,7 +138,7 @@ def test_the_layer_probe_writes_values_images_and_a_record(trained):
 
 
 def test_a_record_is_current_until_a_setting_of_the_probe_changes(trained):
-    path = probes.run_layer_probe(trained, "cls").with_name("probe.json")
+    path = probes.run_layer_probe(trained, "cls", JOB.stamp(trained, ProbeKey("cls", "layers"))).with_name("probe.json")
     content = json.loads(path.read_text())
     assert Today(trained).staleness(content) is None
     changed = trained.tasks["cls"].model_copy(
@@ -149,7 +151,7 @@ def test_a_record_is_current_until_a_setting_of_the_probe_changes(trained):
 
 
 def test_what_cannot_be_probed_is_refused(trained):
-    with pytest.raises(UserError, match="classification restores nothing"):
+    with pytest.raises(UserError, match="cls restores nothing; name seg or det"):
         probes.run_recovery_probe(trained, "cls")
     with pytest.raises(UserError, match="the recovery probe is not made yet"):
         probes.run_layer_probe(trained, "seg")

@@ -22,6 +22,7 @@ from tap.plan.runs import pretraining_run, runs_of_table, trained_run
 from tap.provenance import orphans
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
+from tap.task_facts import TASKS
 
 # `tap` and `torchrun` of the environment that runs Snakemake, whether or not it is activated; jobs end with Snakemake.
 shell.prefix(
@@ -72,7 +73,10 @@ wildcard_constraints:
 def hold_workflow_lock():
     """Refuses a second workflow in this folder. Unlike Snakemake's own lock, a killed workflow leaves none behind."""
     global WORKFLOW_LOCK
-    WORKFLOW_LOCK = hold_lock(".tap/workflow.lock")
+    try:
+        WORKFLOW_LOCK = hold_lock(".tap/workflow.lock")
+    except UserError as error:
+        raise WorkflowError(str(error))
     if WORKFLOW_LOCK is None:
         raise WorkflowError(
             "another workflow is running in this folder; wait for it, or stop it"
@@ -158,7 +162,7 @@ def all_results():
 
 def pictured_runs():
     """The runs of dense tasks that a person looks at: no pruning and TAP-J at the main rate, first seed."""
-    tasks = [task for task in ("seg", "det") if task in CFG.tasks]
+    tasks = [task for task in CFG.tasks if TASKS[task].drawing]
     return [
         Run(SCALE, task, method, rate, seed=CFG.tasks[task].seeds[0])
         for task in tasks

@@ -15,6 +15,7 @@ from tap.plan.runs import weights_run
 from tap.plan.specs import job_spec
 from tap.provenance.record import Stamp
 from tap.runs import Run
+from tap.task_facts import TASKS
 
 
 class Picture(RunJob):
@@ -33,7 +34,8 @@ class Picture(RunJob):
 
     def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
         """The drawing, task and method."""
-        return ("tap.studies.picture", *code_roots.of_model(key.task, key.method))
+        drawing = [module for module in (TASKS[key.task].drawing,) if module]
+        return ("tap.studies.picture", *drawing, *code_roots.of_model(key.task, key.method))
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute, and the one that draws."""

@@ -14,8 +14,8 @@ from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.files import task_with
 from tap.jobs.job import Content, Job
-from tap.plan.datasets import PREPARED
 from tap.plan.runs import task_of
+from tap.task_facts import PREPARED
 
 
 class Prepare(Job[str]):

@@ -15,6 +15,7 @@ from tap.jobs.files import data_evidence, weights
 from tap.jobs.job import Content, Job, Resources, measuring
 from tap.plan.runs import probe_folder, probed_runs
 from tap.plan.specs import probe_parameters
+from tap.task_facts import TASKS
 
 PROBE_FOLDER = "results/{scale}/probes/{task}/{kind}"
 _ABOUT: Final = {
@@ -64,7 +65,7 @@ class Probe(Job[ProbeKey]):
 
     def reads(self, cfg: ScaleConfig, key: ProbeKey) -> Mapping[str, Sequence[Path]]:
         """Data and weights; dense tasks read at the endpoint that their recovery probe prefers."""
-        endpoint = key.task != "cls" and key.kind == "layers"
+        endpoint = TASKS[key.task].dense and key.kind == "layers"
         return {
             "data": [data_evidence(cfg, key.task)],
             "weights": [weights(run) for run in probed_runs(cfg, key.task, key.kind)],

@@ -18,6 +18,7 @@ from tap.plan.endpoints import endpoint_file
 from tap.plan.runs import run_of, task_of
 from tap.plan.specs import job_spec
 from tap.plan.teaching import teacher_run
+from tap.provenance.orphans import LAUNCHER
 from tap.provenance.record import Stamp
 from tap.runs import Run
 
@@ -66,6 +67,7 @@ class Train(RunJob):
             )
         if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
             launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
+            os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
             os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
         from tap.engine.job import train_run
         from tap.tasks.registry import get_task

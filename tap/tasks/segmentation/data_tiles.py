@@ -18,7 +18,6 @@ from PIL import Image, UnidentifiedImageError
 from rich.console import Console
 from rich.progress import track
 
-from tap.errors import UserError
 from tap.provenance.files import atomic_write, sha256_file
 from tap.seeds import derive_seed
 from tap.tasks.detection.tile_annotations import LabelledTile, coco_json
@@ -291,13 +290,7 @@ def _write_coco(root: Path, split: str, tiles: list[LabelledTile]) -> str:
 
 def _save(path: Path, array: np.ndarray) -> None:
     """Writes a tile without waiting for the disk: the manifest comes last and every reader of it checks the pixels."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(array).save(path)
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be written ({error.strerror}); choose a writable folder with free space"
-        ) from error
+    atomic_write(path, Image.fromarray(array).save, durable=False)
 
 
 def _digest(array: np.ndarray) -> str:
