@@ -16,6 +16,7 @@ from tap.errors import UserError
 from tap.jobs import of_runs
 from tap.jobs.registry import JOBS
 from tap.plan.specs import job_json, job_spec
+from tap.provenance.orphans import LAUNCHER
 from tap.runs import Run
 from tap.task_facts import CHECKED
 from tap.tasks.report import Report
@@ -126,6 +127,7 @@ def test_no_job_starts_without_params(tmp_path, monkeypatch):
 
 def test_several_processes_start_through_torchrun(jobs, monkeypatch):
     started = []
+    monkeypatch.setenv(LAUNCHER, "")  # so that what the command sets ends with the test
     monkeypatch.setattr(of_runs, "load_scale", lambda scale: load_scale(scale, {"processes": 4}))
     monkeypatch.setattr(sys, "argv", ["tap", "train", RUN.id, "--scale", "smoke"])
 

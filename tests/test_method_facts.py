@@ -129,8 +129,9 @@ def test_a_new_method_is_one_file(tmp_path):
     (tmp_path / "params.yaml").write_text(f"scale: smoke\noverrides:{overrides}")
     code = """
 import json, sys
-from tap.config import load_scale, runs_of_table
+from tap.config import load_scale
 from tap.config.generate import generated_files
+from tap.plan.runs import runs_of_table
 from tap.plan.specs import endpoint_specs, job_spec
 from tap.config.methods import COMMON_RECOVERY, METHODS
 cfg = load_scale()
