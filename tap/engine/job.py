@@ -38,7 +38,7 @@ from tap.provenance.files import sha256_file, writing
 from tap.provenance.record import BY_HAND, Stamp, identity_of_data, write_record
 from tap.runs import Run
 from tap.tasks.base import Task
-from tap.tasks.recovery import recovery_settings
+from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.teacher import Teacher
 
 

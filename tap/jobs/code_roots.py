@@ -1,4 +1,4 @@
-"""Where the code behind a job starts from: modules that a fingerprint begins with, and libraries that it covers.
+"""Where the code behind a job starts from: what a fingerprint begins with, and the libraries that it covers.
 
 The registries of tasks and methods choose a module by its name. They are not followed, or every job would depend on
 every method; what they choose is named here instead.
@@ -24,19 +24,20 @@ def is_built(task: str) -> bool:
 
 
 def of_model(task: str, method: str) -> tuple[str, ...]:
-    """Roots of the model of a method on a task (`mae` is the pre-training), and of its teacher's.
+    """The pipeline of a task and what registers its method (`mae` is the pre-training), without what tables say of it.
 
     Raises:
         UserError: the task or the method is not built yet.
     """
     if not is_built(task):
         raise UserError(f"task: '{task}' is not built yet; leave it out of `tasks` in params.yaml")
+    pipeline = TASKS[task].pipeline
     if method == PRETRAINING:
-        return ("tap.tasks.pretraining.task", TASKS[task].module, f"tap.reducers.{DENSE}")
-    reducer = f"tap.reducers.{method}"
-    if not module_exists(reducer):
+        return ("tap.tasks.pretraining.task", pipeline, f"tap.reducers.{DENSE}:METHOD")
+    if not module_exists(f"tap.reducers.{method}"):
         raise UserError(f"method: '{method}' is not built yet; leave it out of tasks.{task}.methods")
-    return (TASKS[task].module, reducer, *((f"tap.reducers.{DENSE}",) if method in TAUGHT else ()))
+    methods = (method, DENSE) if method in TAUGHT else (method,)
+    return (pipeline, *(f"tap.reducers.{name}:METHOD" for name in methods))
 
 
 def computing_with(task: str) -> tuple[str, ...]:

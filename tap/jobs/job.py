@@ -77,7 +77,7 @@ class Job(ABC, Generic[Key]):
 
     @abstractmethod
     def roots(self, cfg: ScaleConfig, key: Key) -> Sequence[str]:
-        """Modules that its code starts from; none for a copy, which no code decides."""
+        """Definitions that its code starts from, as `code_fingerprint` takes them; none where no code decides."""
 
     @abstractmethod
     def call(self) -> Callable[..., None]:

@@ -21,7 +21,7 @@ from tap.plan.runs import run_of
 from tap.plan.teaching import dense_spec
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, evidence_of_data, record_job
-from tap.tasks.recovery import choose_endpoint
+from tap.tasks.recovery_endpoint import choose_endpoint
 from tap.tasks.registry import get_task
 
 

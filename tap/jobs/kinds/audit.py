@@ -25,7 +25,7 @@ class Audit(ScaleJob):
 
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """Claims, predicates and pages."""
-        return ("tap.paper.audit.job",)
+        return ("tap.paper.audit.job:run_audit",)
 
     def libraries(self, key: None) -> tuple[str, ...]:
         """Those of tables, and that of the page."""

@@ -38,7 +38,10 @@ class Endpoint(TaskJob):
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
         """The choice, the task, and the methods that take part."""
         methods = sorted({spec.method for spec in endpoint_specs(cfg, key)})
-        return ("tap.studies.endpoint", *(root for name in methods for root in code_roots.of_model(key, name)))
+        return (
+            "tap.studies.endpoint:run_endpoint",
+            *(root for name in methods for root in code_roots.of_model(key, name)),
+        )
 
     def libraries(self, key: str) -> tuple[str, ...]:
         """Those that compute."""

@@ -41,7 +41,7 @@ class Evaluate(RunJob):
 
     def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
         """The evaluation, task and method."""
-        return ("tap.studies.evaluation", *code_roots.of_model(key.task, key.method))
+        return ("tap.studies.evaluation:evaluate_run", *code_roots.of_model(key.task, key.method))
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute."""

@@ -29,7 +29,7 @@ class Figure(NamedJob):
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """All figures: what they share is most of them."""
-        return ("tap.paper.figures.registry",)
+        return ("tap.paper.figures.registry:build_figure",)
 
     def libraries(self, key: Names) -> tuple[str, ...]:
         """Those of tables, and those that draw."""

@@ -33,7 +33,7 @@ class Gather(TaskJob):
 
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
         """The gathering alone."""
-        return ("tap.paper.tidy",)
+        return ("tap.paper.tidy:write_tidy",)
 
     def libraries(self, key: str) -> tuple[str, ...]:
         """Those of tables."""

@@ -32,7 +32,7 @@ class GatherProbes(TaskJob):
 
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
         """The gathering alone."""
-        return ("tap.paper.tidy_probes",)
+        return ("tap.paper.tidy_probes:write_tidy_probes",)
 
     def libraries(self, key: str) -> tuple[str, ...]:
         """Those of tables."""

@@ -32,7 +32,7 @@ class Headline(ScaleJob):
 
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """The headline alone."""
-        return ("tap.paper.headline",)
+        return ("tap.paper.headline:write_headline",)
 
     def libraries(self, key: None) -> tuple[str, ...]:
         """Those of tables."""

@@ -35,7 +35,7 @@ class Picture(RunJob):
     def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
         """The drawing, task and method."""
         drawing = [module for module in (TASKS[key.task].drawing,) if module]
-        return ("tap.studies.picture", *drawing, *code_roots.of_model(key.task, key.method))
+        return ("tap.studies.picture:run_picture", *drawing, *code_roots.of_model(key.task, key.method))
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute, and the one that draws."""

@@ -18,6 +18,7 @@ from tap.plan.specs import probe_parameters
 from tap.task_facts import TASKS
 
 PROBE_FOLDER = "results/{scale}/probes/{task}/{kind}"
+_FUNCTIONS: Final = {"layers": "run_layer_probe", "recovery": "run_recovery_probe"}
 _ABOUT: Final = {
     "layers": "Prune each eligible block in turn by each criterion, without training.",
     "recovery": "Compare full offset and stand-in alone at each eligible block of a dense task, over the seeds.",
@@ -74,7 +75,7 @@ class Probe(Job[ProbeKey]):
 
     def roots(self, cfg: ScaleConfig, key: ProbeKey) -> Sequence[str]:
         """The probes, the task, and no pruning."""
-        return ("tap.studies.probes", *code_roots.of_model(key.task, DENSE))
+        return (f"tap.studies.probes:{_FUNCTIONS[key.kind]}", *code_roots.of_model(key.task, DENSE))
 
     def libraries(self, key: ProbeKey) -> tuple[str, ...]:
         """Those that compute."""
@@ -94,8 +95,7 @@ class Probe(Job[ProbeKey]):
             stamp = self.stamp(cfg, key)
             from tap.studies import probes
 
-            run = {"layers": probes.run_layer_probe, "recovery": probes.run_recovery_probe}[kind]
-            print(run(cfg, task, stamp))
+            print(getattr(probes, _FUNCTIONS[kind])(cfg, task, stamp))
 
         return call
 

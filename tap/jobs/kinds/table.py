@@ -42,7 +42,7 @@ class Table(NamedJob):
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """All tables: what they share is most of them."""
-        return ("tap.paper.tables.registry",)
+        return ("tap.paper.tables.registry:build_table",)
 
     def libraries(self, key: Names) -> tuple[str, ...]:
         """Those of tables."""

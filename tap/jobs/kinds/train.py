@@ -47,7 +47,7 @@ class Train(RunJob):
 
     def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
         """The training loop, task and method."""
-        return ("tap.engine.job", *code_roots.of_model(key.task, key.method))
+        return ("tap.engine.job:train_run", *code_roots.of_model(key.task, key.method))
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute."""

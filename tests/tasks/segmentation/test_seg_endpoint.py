@@ -8,7 +8,7 @@ from tap.errors import UserError
 from tap.plan.runs import run_of
 from tap.provenance.record import Stamp
 from tap.studies.endpoint import run_endpoint
-from tap.tasks.recovery import recovery_settings
+from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.registry import get_task
 
 

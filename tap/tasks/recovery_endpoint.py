@@ -19,7 +19,7 @@ from torch import nn
 
 from tap.config.methods import LEARNED_RECOVERY
 from tap.config.schema import JobSpec
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.errors import UserError
 from tap.plan.endpoints import endpoint_file
 from tap.task_facts import Metric
