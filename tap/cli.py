@@ -159,6 +159,18 @@ def paper_check(
 
 
 @app.command()
+def remake(
+    targets: Annotated[list[str] | None, typer.Argument(help="files or rules; all results if none is given")] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """Make anew what is missing or unsound behind some targets, and nothing else."""
+    from tap.provenance.remake import remake as make_again
+
+    if (count := make_again(load_scale(scale), targets or ())) > 0:
+        print(f"{count} files made again")
+
+
+@app.command()
 def restore(scale: ScaleOption = None) -> None:
     """After a clone and `dvc pull`: verify the results, then have Snakemake take them for done."""
     from tap.provenance import restore as restoring

@@ -17,6 +17,7 @@ rule audit:
             for pattern in ("claims/*.yaml", "reported/*.yaml", "audit/page/*")
             for path in Path("tap/paper").glob(pattern)
         ),
+        remade=remade("audit"),
     output:
         [makes("audit", suffix) for suffix in ("json", "md")],
         page=report(

@@ -2,6 +2,8 @@
 
 
 rule prepare_data:
+    input:
+        remade=remade("prepare_data"),
     output:
         manifest=makes("prepare", "manifest"),
         record=makes("prepare", "record"),
@@ -19,6 +21,8 @@ rule prepare_data:
 
 
 rule check_data:
+    input:
+        remade=remade("check_data"),
     output:
         report=makes("check", "report"),
         record=makes("check", "record"),

@@ -6,6 +6,7 @@ rule evaluate:
         data=reads("evaluate", "data"),
         weights=reads("evaluate", "weights"),
         endpoint=reads("evaluate", "endpoint"),
+        remade=remade("evaluate"),
     output:
         metrics=makes("evaluate", "metrics"),
         per_sample=makes("evaluate", "per_sample"),
@@ -32,6 +33,7 @@ rule picture:
     input:
         data=reads("picture", "data"),
         weights=reads("picture", "weights"),
+        remade=remade("picture"),
     output:
         picture=report(
             makes("picture", "picture"),

@@ -29,6 +29,7 @@ rule probe:
         data=reads("probe", "data"),
         weights=reads("probe", "weights"),
         endpoint=reads("probe", "endpoint"),
+        remade=remade("probe"),
     output:
         values=makes("probe", "values"),
         per_sample=makes("probe", "per_sample"),
@@ -52,6 +53,7 @@ rule probe:
 rule gather_probes:
     input:
         reads("gather_probes", "results"),
+        remade=remade("gather_probes"),
     output:
         tidy=makes("gather_probes", "tidy"),
         record=makes("gather_probes", "record"),
@@ -70,6 +72,7 @@ rule tables_of_probes:
     input:
         **BEHIND_PROBES,
         reported=reported_of(OF_PROBES),
+        remade=remade("tables_of_probes"),
     output:
         group(OF_PROBES, TABLE_RECORDED, TABLES),
     log:
@@ -87,6 +90,7 @@ rule tables_of_probes:
 rule figures:
     input:
         **BEHIND_PROBES,
+        remade=remade("figures"),
     output:
         group(
             FIGURES, [suffix for suffix in FIGURE_FILES if suffix != ".png"], DRAWINGS
@@ -111,6 +115,7 @@ rule figures:
 rule publish_figures:
     input:
         group(FIGURES, FIGURE_FILES, DRAWINGS),
+        remade=remade("publish_figures"),
     output:
         group(FIGURES, FIGURE_FILES, "paper_figures/{name}"),
     log:

@@ -9,6 +9,7 @@ localrules:
 rule gather:
     input:
         reads("gather", "results"),
+        remade=remade("gather"),
     output:
         tidy=makes("gather", "tidy"),
         record=makes("gather", "record"),
@@ -28,6 +29,7 @@ rule verify:
     input:
         tidy=reads("verify", "tidy"),
         results=reads("verify", "results"),
+        remade=remade("verify"),
     output:
         makes("verify", "record"),
     log:
@@ -46,6 +48,7 @@ rule table:
         verified=reads("table", "verified"),
         results=reads("table", "results"),
         reported=lambda wildcards: reported_of([wildcards.table]),
+        remade=remade("table"),
     output:
         [makes("table", suffix) for suffix in TABLE_FILES if suffix != ".csv"],
         csv=report(
@@ -72,6 +75,7 @@ rule tables_of_rates:
         tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
         verified=[f"results/{SCALE}/verified_{task}.json" for task in BUILT_TASKS],
         reported=reported_of(OF_RATES),
+        remade=remade("tables_of_rates"),
     output:
         group(OF_RATES, TABLE_RECORDED, TABLES),
     log:
@@ -89,6 +93,7 @@ rule tables_of_rates:
 rule tables_of_settings:
     input:
         reported=reported_of(OF_SETTINGS),
+        remade=remade("tables_of_settings"),
     output:
         group(OF_SETTINGS, TABLE_RECORDED, TABLES),
     log:
@@ -106,6 +111,7 @@ rule tables_of_settings:
 rule headline:
     input:
         reads("headline", "tidy"),
+        remade=remade("headline"),
     output:
         json=makes("headline", "json"),
         csv=makes("headline", "csv"),
@@ -124,6 +130,7 @@ rule headline:
 rule publish:
     input:
         [makes("table", suffix) for suffix in TABLE_FILES],
+        remade=remade("publish"),
     output:
         [f"paper_tables/{{table}}{suffix}" for suffix in TABLE_FILES],
         record=makes("publish", "record"),
@@ -140,6 +147,7 @@ rule publish:
 rule publish_group:
     input:
         group(GROUPED, TABLE_RECORDED, TABLES),
+        remade=remade("publish_group"),
     output:
         group(GROUPED, TABLE_RECORDED, "paper_tables/{name}"),
     log:

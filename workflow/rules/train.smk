@@ -4,6 +4,7 @@
 rule pretrain:
     input:
         data=reads("train", "data"),
+        remade=remade("pretrain"),
     output:
         weights=makes("train", "weights"),
         log=makes("train", "log"),
@@ -31,6 +32,7 @@ rule train_dense:
     input:
         data=reads("train", "data"),
         start=reads("train", "start"),
+        remade=remade("train_dense"),
     output:
         weights=makes("train", "weights"),
         log=makes("train", "log"),
@@ -58,6 +60,7 @@ rule endpoint:
     input:
         data=reads("endpoint", "data"),
         weights=reads("endpoint", "weights"),
+        remade=remade("endpoint"),
     output:
         endpoint=makes("endpoint", "endpoint"),
         record=makes("endpoint", "record"),
@@ -83,6 +86,7 @@ rule train_method:
         start=reads("train", "start"),
         endpoint=reads("train", "endpoint"),
         teacher=reads("train", "teacher"),
+        remade=remade("train_method"),
     output:
         weights=makes("train", "weights"),
         log=makes("train", "log"),
