@@ -10,11 +10,13 @@ import typer
 
 from tap.config.load import load_scale
 from tap.config.schema import ScaleConfig
+from tap.errors import UserError
 from tap.jobs.arguments import ScaleOption, SpecOption
 from tap.jobs.files import results_of_probes, results_of_runs
 from tap.jobs.job import Content, Job
 from tap.provenance import verify as verification
 from tap.provenance.finding import Kind
+from tap.provenance.publish import published_folder
 from tap.provenance.root_hash import root_hash
 
 _PROBES = "probes_"
@@ -24,7 +26,7 @@ class Verify(Job[str]):
     """Nothing edited gets into a table: what a tidy table was made from is compared with the records of the jobs."""
 
     name, command = "verify", "verify"
-    about = "Walk from results back to the data and compare every file with its record."
+    about = "Walk from results back to the data and compare every file with its record; with --deep every value, too."
     makes: ClassVar[Mapping[str, str]] = {"record": "results/{scale}/verified_{of}.json"}
 
     def key(self, cfg: ScaleConfig, wildcards: Mapping[str, str]) -> str:
@@ -72,6 +74,23 @@ class Verify(Job[str]):
                 str | None,
                 typer.Option("--task", help="keep the list of verified files as the one of this task's tables"),
             ] = None,
+            published: Annotated[
+                bool,
+                typer.Option("--published", help="the committed results in published/<scale>; missing and stale pass"),
+            ] = False,
+            deep: Annotated[
+                bool,
+                typer.Option(
+                    "--deep", help="also make all values anew from what they rest on, some images from weights"
+                ),
+            ] = False,
+            images: Annotated[
+                int, typer.Option("--images", min=1, help="with --deep: images of each run to evaluate anew")
+            ] = 64,
+            seed: Annotated[
+                int | None,
+                typer.Option("--seed", min=0, help="with --deep: which images; drawn if not given, and printed"),
+            ] = None,
             spec: SpecOption = None,
         ) -> None:
             from tap.jobs.staleness import Today
@@ -82,8 +101,17 @@ class Verify(Job[str]):
                 self.require_planned(cfg, task, spec)
                 print(verification.write_verified(cfg, staleness, task, targets or ()))
                 return
-            found = verification.verify(cfg, staleness, targets or ())
-            verification.require(found, allow or (), everything)
+            if deep and targets:
+                raise UserError("--deep: looks at all results of the scale; name no files")
+            passed = {*(allow or ()), *((Kind.MISSING, Kind.STALE) if published else ())}
+            results = published_folder(cfg.scale) if published else None
+            found = verification.verify(cfg, staleness, targets or (), results=results)
+            if not deep:
+                verification.require(found, passed, everything)
+            else:
+                from tap.paper.deep.command import run_deep_verification
+
+                run_deep_verification(cfg, found, passed, images, seed, everything)
             print(found.summary())
             print(f"root hash of scale {cfg.scale}: {root_hash(found.ledger)}")
 

@@ -12,6 +12,7 @@ from tap.paper.audit.report import to_json, to_markdown
 from tap.provenance.files import atomic_write
 from tap.provenance.finding import Kind
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
+from tap.provenance.root_hash import root_hash
 from tap.provenance.verify import Staleness, verify
 
 FILES = {"audit.json": to_json, "audit.md": to_markdown, "audit.html": to_html}
@@ -35,8 +36,14 @@ def run_audit(
     started, root, settings = datetime.now(UTC), Path(root), load_scale(scale, root=root)
     folder = root / audit_folder(scale)
     own = f"{audit_folder(scale)}/"
-    found = [finding for finding in verify(settings, staleness, root=root).findings if not finding.path.startswith(own)]
-    audit = make_audit(scale, root, [Alteration(item.path, str(item.kind), item.reason, item.record) for item in found])
+    verified = verify(settings, staleness, root=root)
+    found = [finding for finding in verified.findings if not finding.path.startswith(own)]
+    audit = make_audit(
+        scale,
+        root,
+        [Alteration(item.path, str(item.kind), item.reason, item.record) for item in found],
+        root_hash=root_hash(verified.ledger),
+    )
     files = [atomic_write(folder / name, write(audit)) for name, write in FILES.items()]
     results = folder.parent
     read = [path for name in ("tables/*.csv", "tidy_*.csv", "figures/*.png") for path in sorted(results.glob(name))]
