@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
+import click
 import typer
 from rich.console import Console
 from rich.syntax import Syntax
+from typer.core import TyperGroup
 
 import tap
 from tap.config import generate as config_files
@@ -22,13 +24,16 @@ from tap.config import load_params, load_scale
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
 from tap.jobs.arguments import ScaleOption
+from tap.jobs.kinds.prepare import prepared_folders
 from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
+from tap.plan.runs import task_of
 from tap.plan.specs import job_spec
 from tap.provenance import stages
 from tap.provenance.files import is_full, unwritable
 from tap.provenance.orphans import end_with_workflow
 from tap.provenance.publish import tables_folder
+from tap.provenance.record import DATA_RECORD
 from tap.runs import SCALES, Run
 
 app = typer.Typer(
@@ -37,11 +42,28 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+class TablesUnlessNamed(TyperGroup):
+    """`tap publish tab_cls` is `tap publish tables tab_cls`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Takes the first argument for a table's name unless it is that of a command."""
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["tables", *args])
+
+
 groups = {
     "config": typer.Typer(help="Settings: what is in use, and whether it is right.", no_args_is_help=True),
     "data": typer.Typer(help="Data: fetch and verify, or check your own.", no_args_is_help=True),
     "probe": typer.Typer(help="Controlled probes of the no-pruning checkpoints.", no_args_is_help=True),
     "paper": typer.Typer(help="The paper itself: its printed numbers.", no_args_is_help=True),
+    "publish": typer.Typer(
+        help="Put results where others find them: tables and figures by their names, a bundle, or all of a scale.",
+        cls=TablesUnlessNamed,
+        no_args_is_help=True,
+    ),
     "dvc": typer.Typer(help="DVC: the stages of dvc.yaml.", no_args_is_help=True),
 }
 for _name, _group in groups.items():
@@ -158,6 +180,22 @@ def paper_check(
     print(render(form, everything), end="")
 
 
+@groups["publish"].command("bundle")
+def publish_bundle(
+    scale: ScaleOption = None,
+    out: Annotated[Path | None, typer.Option(help="archive to write; bundles/<scale>.tar.gz if not given")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="weights of all runs, not one seed of each method of the main tables")
+    ] = False,
+    limit_mb: Annotated[float, typer.Option(help="megabytes that the archive must not exceed")] = 60.0,
+) -> None:
+    """Pack results and weights into one archive with its sha256, for `tap restore --bundle` in a clone."""
+    from tap.provenance.bundle import write_bundle
+
+    cfg = load_scale(scale)
+    print(write_bundle(cfg, Today(cfg).staleness, out, everything, limit_mb))
+
+
 @app.command()
 def remake(
     targets: Annotated[list[str] | None, typer.Argument(help="files or rules; all results if none is given")] = None,
@@ -171,11 +209,19 @@ def remake(
 
 
 @app.command()
-def restore(scale: ScaleOption = None) -> None:
-    """After a clone and `dvc pull`: verify the results, then have Snakemake take them for done."""
+def restore(
+    scale: ScaleOption = None,
+    bundle: Annotated[Path | None, typer.Option(help="archive of `tap publish bundle` to unpack first")] = None,
+) -> None:
+    """Verify results that came from elsewhere, then have Snakemake take them for done; data are prepared if missing."""
     from tap.provenance import restore as restoring
 
     cfg = load_scale(scale)
+    if bundle is not None:
+        from tap.provenance.bundle import unpack_bundle
+
+        print(f"{unpack_bundle(bundle, cfg)} files from {bundle}")
+        _prepare_missing_data(cfg)
     print(restoring.restore(cfg, Today(cfg).staleness))
 
 
@@ -186,6 +232,15 @@ def summary(scale: ScaleOption = None) -> None:
 
     name = load_scale(scale).scale
     print_summary("paper_tables" if name == load_params().scale else tables_folder(name))
+
+
+def _prepare_missing_data(cfg: ScaleConfig) -> None:
+    from tap.tasks.preparation import prepare_data
+
+    prepare = JOBS["prepare"]
+    for root, task in prepared_folders(cfg).items():
+        if not (Path(root) / DATA_RECORD).is_file():
+            print(prepare_data(task_of(cfg, task).data, stamp=prepare.stamp(cfg, task)))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tap.config.schema import JobSpec
+from tap.drawing import default_style
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.published import published_weights
@@ -39,7 +40,8 @@ def run_picture(spec: JobSpec, stamp: Stamp = BY_HAND) -> Path:
     with cpu_threads(spec.profile.threads):
         model = get_task(spec).build_model(spec)
         load_weights(weights, model)
-        picture = draw(model.to(device), spec, run.folder / PICTURE, device)
+        with default_style():
+            picture = draw(model.to(device), spec, run.folder / PICTURE, device)
         write_record(
             run.folder,
             spec,

@@ -9,7 +9,9 @@ import torch
 from safetensors.torch import load_file
 from toy_task import SmallClassification, toy_spec
 
-from tap.config.options import AtsOptions, DiffRateOptions, MethodOptions
+from tap.config.options import MethodOptions
+from tap.config.options.ats import AtsOptions
+from tap.config.options.diffrate import DiffRateOptions
 from tap.config.schema import ModelConfig
 from tap.engine.job import train_run
 from tap.plan.runs import run_of

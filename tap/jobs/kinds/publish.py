@@ -16,7 +16,7 @@ from tap.provenance import publish
 class Publish(Job[Names]):
     """Copies them, with a record of its own."""
 
-    name, command = "publish", "publish"
+    name, command = "publish", "publish tables"
     about = "Copy tables to paper_tables and figures to paper_figures, with their records."
     makes: ClassVar[Mapping[str, str]] = {"record": "paper_tables/{table}.record.json"}
 

@@ -66,6 +66,11 @@ class Train(RunJob):
                 f"train: {run_of(spec).id} is no training: its variant evaluates the weights of '{spec.weights_of}'"
             )
         if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
+            if cfg.device != "cpu":
+                from tap.engine.gpu_pool import keep_through_exec, take_gpus
+
+                take_gpus(cfg.processes)
+                keep_through_exec()
             launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
             os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
             os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
