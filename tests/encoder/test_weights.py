@@ -319,8 +319,6 @@ WRAPPERS = ["module.", "_orig_mod.", "backbone.", "model.", "module._orig_mod.",
 
 
 @pytest.mark.parametrize("prefix", WRAPPERS)
-    "prefix", ["module.", "_orig_mod.", "backbone.", "model.", "module._orig_mod.", "encoder.vit."]
-)
 def test_what_wrapped_a_model_is_taken_off(tmp_path, source, target, prefix):
     tensors = {f"{prefix}{name}": value for name, value in source.items()} | {"decode_head.weight": torch.zeros(2)}
     load_backbone(target, save(tmp_path / "a.pth", tensors, "state_dict"))
