@@ -17,7 +17,10 @@ from tap.provenance.files import sha256_file
 from tap.provenance.fingerprint import hash_of
 from tap.provenance.record import equivalence_path, is_sealed
 
-JOB: Final = "equivalence"
+REPLAYED: Final = ("train", "evaluate", "probe")
+"""Kinds of job that a replay can show. The others are made again in less time than a replay would take."""
+EQUIVALENCE: Final = "equivalence"
+"""Kind of job, as the record of a replay names it."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def read_equivalence(record: Path) -> Equivalence | None:
         content = json.loads(text)
         known = content["parameters"]
         facts = [facts for name, facts in content["inputs"].items() if Path(name).name == record.name]
-        if not is_sealed(text, content) or content["job"] != JOB or facts[0]["sha256"] != sha256_file(record):
+        if not is_sealed(text, content) or content["job"] != EQUIVALENCE or facts[0]["sha256"] != sha256_file(record):
             return None
         return Equivalence(
             known["before"], known["now"], known["commit"], known["shown"], content["ended"], content["device"]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 Entry = Sequence[str]
 """Place, name and hash, as the driver writes them."""
+
+
+LOG: Final = ("log ", "log.")
+"""How names of values begin that the log shows."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> Comparison:
             return Comparison(f"{whose} lacks an interface that a replay needs: {answer['missing']}")
         if "error" in answer:
             return Comparison(f"{whose} fails in the replay: {answer['error']}")
-    old, new = before["trace"], now["trace"]
+    old, new = _without_own_log(before["trace"], now["trace"]), _without_own_log(now["trace"], before["trace"])
     steps = {place for place, _, _ in old if place.startswith("step ")}
     for first, second in zip(old, new, strict=False):
         if list(first) != list(second):
@@ -53,6 +57,12 @@ def compare(before: Mapping[str, Any], now: Mapping[str, Any]) -> Comparison:
     if not old:
         return Comparison("nothing was computed")
     return Comparison("", len(old), len(steps))
+
+
+def _without_own_log(trace: Sequence[Entry], other: Sequence[Entry]) -> list[Entry]:
+    """A trace without the values of the log that the other one lacks: to show more, or less, decides nothing."""
+    known = {(place, name) for place, name, _ in other}
+    return [entry for entry in trace if not entry[1].startswith(LOG) or tuple(entry[:2]) in known]
 
 
 def _difference(first: Entry, second: Entry) -> str:

@@ -125,7 +125,7 @@ def replay_training(request: dict[str, Any]) -> Trace:
 
         def save(self, step: int, content: dict[str, Any]) -> None:
             place = f"step {step - 1}"
-            trace.add(place, "", content["rows"][-1])
+            trace.add(place, "log", content["rows"][-1])
             for name, gradient in gradients.items():
                 trace.add(place, f"gradient of {name}", gradient)
             for part in ("model", "optimizer", "ema"):

@@ -14,24 +14,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from tap.config.jobs import job_spec
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
+from tap.jobs.staleness import OTHER_CODE, Today
+from tap.plan.specs import job_spec
 from tap.provenance.commit import commit_now
-from tap.provenance.current import OTHER_CODE, Today
-from tap.provenance.equivalence import holds
+from tap.provenance.equivalence import EQUIVALENCE, REPLAYED, holds
 from tap.provenance.fingerprint import SOURCES
 from tap.provenance.ledger import Record, read_ledger
-from tap.provenance.record import equivalence_path, processor, record_job
+from tap.provenance.record import Stamp, equivalence_path, processor, record_job
 from tap.recertify.compare import Comparison, compare
 from tap.recertify.history import FOLDER, commit_of, commits, run_driver, work_tree
 from tap.recertify.scratch import bring_inputs, make_scratch
 from tap.runs import Run
-
-REPLAYED: Final = ("train", "evaluate", "probe")
-"""Kinds of job that a replay can show. The others are made again in less time than a replay would take."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def recertify(
     names = [name for name in ledger.in_order() if ledger.records[name].job in REPLAYED]
     if (starts := tuple(wanted)) and not (names := [name for name in names if name.startswith(starts)]):
         raise UserError(f"{starts[0]}: no training, evaluation or probe of scale {cfg.scale} has such a record")
-    stale = [ledger.records[name] for name in names if today.has_other_code(ledger.records[name].content)]
+    stale = [ledger.records[name] for name in names if _has_other_code(today, ledger.records[name])]
     outcomes: list[Outcome] = []
     waiting: list[Record] = []
     for record in stale:
@@ -92,6 +89,10 @@ def recertify(
             for commit, records in _by_commit(waiting, tree, report):
                 outcomes += _replay(cfg, today, records, commit, tree, root, report)
     return sorted(outcomes, key=lambda outcome: names.index(outcome.name))
+
+
+def _has_other_code(today: Today, record: Record) -> bool:
+    return (today.staleness(record.content) or "").startswith(OTHER_CODE)
 
 
 def _cannot(record: Record, today: Today, root: Path) -> str | None:
@@ -216,22 +217,21 @@ def _write(
     record: Record, code: str, commit: str, shown: str, answer: dict[str, Any], started: datetime, root: Path
 ) -> None:
     trace = answer["trace"]
+    known = {
+        "before": record.content["fingerprint"],
+        "now": code.partition(" ")[0],
+        "commit": commit,
+        "commit_now": commit_now(),
+        "shown": shown,
+        "hashes": _hashes(trace),
+    }
+    libraries = tuple(name for name in record.content.get("versions", {}) if name != "python")
     record_job(
         equivalence_path(root / record.name),
-        "equivalence",
-        parameters={
-            "before": record.content["fingerprint"],
-            "now": code.partition(" ")[0],
-            "commit": commit,
-            "commit_now": commit_now(),
-            "shown": shown,
-            "hashes": _hashes(trace),
-        },
+        Stamp(EQUIVALENCE, "", known, libraries),
         inputs=[root / record.name],
         outputs=[],
         started=started,
-        fingerprint="",
-        libraries=[name for name in record.content.get("versions", {}) if name != "python"],
         device=processor(),
         root=root,
     )

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tap.config import load_scale
-from tap.provenance import behind
+from tap.jobs.kinds.train import Train
+from tap.jobs.staleness import Today
 from tap.provenance.equivalence import code_as_recorded, holds, read_equivalence
 from tap.provenance.finding import Kind
-from tap.provenance.record import equivalence_path, record_job
+from tap.provenance.record import Stamp, equivalence_path, record_job
 from tap.provenance.verify import require, verify
 from tap.runs import Run
 
@@ -20,25 +21,15 @@ RECORD = Run("smoke", "seg", "tap", 0.5).folder / "run.json"
 @pytest.fixture
 def changed(finished, monkeypatch):
     """The code behind trainings of TAP is another one today."""
-    before = behind.code_of_training
+    before = Train.code
     now = f"{'0' * 64} torch==1"
-    monkeypatch.setattr(
-        behind, "code_of_training", lambda task, method: now if method == "tap" else before(task, method)
-    )
-    # The table of kinds of jobs has taken the function already.
-    monkeypatch.setitem(current_jobs(), "train", (current_jobs()["train"][0], lambda content, today: code(content)))
-
-    def code(content):
-        _, task, method, *_ = content["run"].split("/")
-        return behind.code_of_training(task, method)
-
+    monkeypatch.setattr(Train, "code", lambda job, cfg, key: now if key.method == "tap" else before(job, cfg, key))
     return now
 
 
-def current_jobs():
-    from tap.provenance import current
-
-    return current._JOBS
+def verified(strict=False):
+    cfg = load_scale("smoke")
+    return verify(cfg, Today(cfg).staleness, strict=strict)
 
 
 def show(now, before=None, **more):
@@ -47,18 +38,16 @@ def show(now, before=None, **more):
     known = {"before": before or content["fingerprint"], "now": now.split()[0], "commit": "c" * 40, "shown": "11 steps"}
     return record_job(
         equivalence_path(RECORD),
-        "equivalence",
-        parameters=known | more,
+        Stamp("equivalence", "", known | more),
         inputs=[RECORD],
         outputs=[],
         started=datetime.now(UTC),
-        fingerprint="",
         device="a processor",
     )
 
 
 def stale():
-    found = verify(load_scale("smoke"))
+    found = verified()
     return {finding.record for finding in found.findings if finding.kind == Kind.STALE}, found
 
 
@@ -72,7 +61,7 @@ def test_a_run_that_is_shown_equal_counts_as_made_by_todays_code(changed):
     assert "made by commit cccccccccc; 11 steps replayed to the same bits on" in found.shown[RECORD.as_posix()]
     assert "1 made by earlier code, replayed with the same bits" in found.summary()
     assert path.as_posix() in found.files
-    strict = verify(load_scale("smoke"), strict=True)
+    strict = verified(strict=True)
     assert [finding.record for finding in strict.findings] == [RECORD.as_posix()]
 
 
@@ -98,7 +87,7 @@ def test_an_equivalence_that_does_not_fit_shows_nothing(changed, how):
         RECORD.write_text(record.replace(f'"threads": {content["threads"]}', '"threads": 77'))
     assert holds(RECORD, json.loads(RECORD.read_text()), changed) is None
     assert code_as_recorded(RECORD, changed) == changed
-    assert verify(load_scale("smoke")).findings
+    assert verified().findings
 
 
 def test_a_result_that_is_made_again_takes_its_equivalence_away(changed):
@@ -106,10 +95,9 @@ def test_a_result_that_is_made_again_takes_its_equivalence_away(changed):
     content = json.loads(RECORD.read_text())
     record_job(
         RECORD,
-        "train",
+        Stamp("train", changed),
         inputs=[],
         outputs=[Path(name) for name in content["outputs"]],
         started=datetime.now(UTC),
-        fingerprint=changed,
     )
     assert not path.exists()

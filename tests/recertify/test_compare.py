@@ -34,3 +34,15 @@ def test_nothing_a_failure_and_a_missing_interface_show_nothing():
     assert (
         missing.difference == "the code that made it lacks an interface that a replay needs: tap.engine.job.train_run"
     )
+
+
+def test_a_log_that_shows_more_or_less_is_no_difference_but_another_value_is():
+    before = trace(("step 0", "log loss", "a"), ("step 0", "model head", "b"), ("end", "log.0 loss", "c"))
+    more = trace(
+        ("step 0", "log loss", "a"), ("step 0", "log kept", "k"), ("step 0", "model head", "b"),
+        ("end", "log.0 loss", "c"), ("end", "log.0 kept", "k"),
+    )  # fmt: skip
+    assert compare(before, more).equal
+    assert compare(more, before).equal
+    other = trace(("step 0", "log loss", "x"), ("step 0", "model head", "b"), ("end", "log.0 loss", "c"))
+    assert compare(before, other).difference == "step 0: log loss"

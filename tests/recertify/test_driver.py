@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from tap.config import job_spec, load_scale
+from tap.config import load_scale
+from tap.plan.specs import job_spec
 from tap.recertify import driver
 from tap.recertify.compare import compare
 from tap.runs import Run

@@ -295,7 +295,6 @@ MUTANTS = [
         "logits.argmin(dim=1)",
         "cls/dense",
     ),
-    Mutant("void counts", "tasks/segmentation/metrics.py", "known = label != IGNORE", "known = label >= 0", "seg/void"),
     Mutant(
         "rows and columns exchanged",
         "tasks/segmentation/metrics.py",
@@ -330,6 +329,10 @@ EQUAL = {
     "infinite losses": (
         Mutant("", "engine/loop.py", "bad = (~values.isfinite())", "bad = values.isnan()", "cls/dense"),
         "no loss of the replay is infinite",
+    ),
+    "void counts": (
+        Mutant("", "tasks/segmentation/metrics.py", "known = label != IGNORE", "known = label >= 0", "seg/tap"),
+        "no label of these tiles is void",
     ),
     "share in float64": (
         Mutant(

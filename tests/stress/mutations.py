@@ -58,7 +58,8 @@ def import_libraries() -> None:
 
 def settings_of(run: str) -> dict:
     """Settings of a run that needs no other: random weights to begin with, and the endpoint as given."""
-    from tap.config import job_spec, load_scale
+    from tap.config import load_scale
+    from tap.plan.specs import job_spec
     from tap.runs import Run
 
     task, method = run.split("-")[0].split("/")
@@ -189,7 +190,9 @@ def main(names: list[str]) -> int:
                 flush=True,
             )
             missed += [] if found else [mutant.name]
-        for name, (mutant, reason) in EQUAL.items() if not names else ():
+        for name, (mutant, reason) in EQUAL.items():
+            if names and name not in names:
+                continue
             found = difference(mutant, originals, Path(folder) / "tree")
             print(
                 f"{'found ' if found else 'equal '} {name} ({mutant.file}, {mutant.run}): {found or reason}", flush=True
