@@ -21,6 +21,7 @@ reproduce: $(STAMP)
 	tap remake $(TARGET) $(if $(SCALE),--scale $(SCALE))
 	snakemake $(TARGET) $(if $(SCALE),--config scale=$(SCALE))
 	tap summary $(if $(SCALE),--scale $(SCALE))
+	tap compare published $(if $(SCALE),--scale $(SCALE))
 
 restore: $(STAMP)
 	tap restore $(if $(SCALE),--scale $(SCALE))

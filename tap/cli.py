@@ -61,6 +61,10 @@ publish_app = typer.Typer(
     cls=TablesUnlessNamed,
     no_args_is_help=True,
 )
+compare_app = typer.Typer(help="Results beside others.", no_args_is_help=True)
+report_app = typer.Typer(help="Results to read.", no_args_is_help=True)
+app.add_typer(compare_app, name="compare")
+app.add_typer(report_app, name="report")
 app.add_typer(config_app, name="config")
 app.add_typer(publish_app, name="publish")
 app.add_typer(data_app, name="data")
@@ -357,6 +361,17 @@ def publish_tables(
             print(path)
 
 
+@publish_app.command("results")
+def publish_all_results(
+    scale: ScaleOption = None,
+    bundle: Annotated[str | None, typer.Option(help="where its weights are published, such as an address")] = None,
+) -> None:
+    """Copy a finished, verified scale to published/<scale>, with a page that says what it is."""
+    from tap.provenance.publish_results import publish_results
+
+    print(publish_results(load_scale(scale), bundle))
+
+
 @publish_app.command("bundle")
 def publish_bundle(
     scale: ScaleOption = None,
@@ -444,6 +459,30 @@ def restore(
         print(f"{unpack_bundle(bundle, cfg)} files from {bundle}")
         _prepare_missing_data(cfg)
     print(restoring.restore(cfg))
+
+
+@compare_app.command("published")
+def compare_published(
+    scale: ScaleOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="a line for every run, also for the same bits")] = False,
+) -> None:
+    """Set your results beside the published ones: the same bits, or the difference with its interval."""
+    from tap.paper.compare_published import summary as beside
+
+    print(beside(load_scale(scale).scale, everything=everything))
+
+
+@report_app.command("published")
+def report_published(scale: ScaleOption = None) -> None:
+    """Show the published tables and where their page is; nothing is run."""
+    from tap.paper.summary import print_summary
+
+    folder = published_folder(load_scale(scale).scale)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: nothing is published of this scale; `tap publish results` does that")
+    print(f"Published results, read from {folder}: nothing was run here ({folder}/README.md says what made them)")
+    print_summary(folder / "tables")
+    print(f"Verdicts on the paper's claims, with the way back from each number: {folder}/audit/audit.html")
 
 
 @app.command()
