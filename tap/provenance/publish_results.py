@@ -20,7 +20,7 @@ from tap.provenance.checkpoints import WEIGHTS
 from tap.provenance.ledger import Ledger, read_ledger
 from tap.provenance.publish import published_folder
 from tap.provenance.root_hash import root_hash
-from tap.provenance.verify import require, verify
+from tap.provenance.verify import Staleness, require, verify
 
 README: Final = "README.md"
 NEEDED: Final = ("table", "figure", "headline", "audit")
@@ -28,11 +28,12 @@ NEEDED: Final = ("table", "figure", "headline", "audit")
 _NOT_MEASURED: Final = "not measured"
 
 
-def publish_results(cfg: ScaleConfig, bundle: str | None = None, root: Path | str = ".") -> Path:
+def publish_results(cfg: ScaleConfig, staleness: Staleness, bundle: str | None = None, root: Path | str = ".") -> Path:
     """Copies a finished and verified scale to `published/<scale>`, in place of what was published before.
 
     Args:
         cfg: settings of the scale.
+        staleness: judges each record by the code and the settings of today.
         bundle: where its weights are published, in words or as an address; None if they are not.
         root: the project's folder.
 
@@ -44,7 +45,7 @@ def publish_results(cfg: ScaleConfig, bundle: str | None = None, root: Path | st
             published stays then.
     """
     root = Path(root)
-    found = verify(cfg, root=root)
+    found = verify(cfg, staleness, root=root)
     require(found)
     jobs = {record.job for record in found.ledger.records.values()}
     if missing := [kind for kind in NEEDED if kind not in jobs]:
