@@ -87,7 +87,7 @@ def reevaluate(
             images, differences = _again(cfg, ledger, record, sample)
             outcome.add(_RUNS, 1, differences)
             outcome.add(_IMAGES, images)
-    without = [run_of_record(record).id for record in evaluations if record not in known]
+    without = ["/".join(Path(record.name).parts[3:-1]) for record in evaluations if record not in known]
     if without:
         outcome.notes.append(f"not evaluated anew, since their weights are not there: {_named(without)}")
     return outcome
