@@ -195,6 +195,11 @@ def train(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None) 
     cfg = load_scale(scale)
     job = _job("train", cfg, run, spec)
     if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
+        if cfg.device != "cpu":
+            from tap.engine.gpu_pool import keep_through_exec, take_gpus
+
+            take_gpus(cfg.processes)
+            keep_through_exec()
         launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
         os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
         os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
