@@ -305,12 +305,15 @@ def crate(
     scale: ScaleOption = None,
     out: Annotated[Path | None, typer.Option(help="folder to write; crates/<scale> if not given")] = None,
     weights: Annotated[bool, typer.Option(help="include the trained weights")] = False,
+    allow: Annotated[
+        list[Kind] | None, typer.Option(help="kind of finding to let pass (missing, stale); may be given several times")
+    ] = None,
 ) -> None:
-    """Pack a finished scale as an RO-Crate: workflow, results, tables, and who made what."""
+    """Verify a finished scale and pack it as an RO-Crate: workflow, results, tables, and who made what."""
     from tap.paper.crate import write_crate
 
     name = load_scale(scale).scale
-    print(write_crate(name, out or Path("crates") / name, weights=weights))
+    print(write_crate(name, out or Path("crates") / name, weights=weights, allowed=allow or ()))
 
 
 @paper_app.command("check")
