@@ -23,7 +23,7 @@ from tap.errors import UserError
 from tap.provenance.files import sha256_file, writing
 from tap.provenance.finding import Kind
 from tap.provenance.root_hash import root_hash
-from tap.provenance.verify import Verification, require, verify
+from tap.provenance.verify import Staleness, Verification, require, verify
 
 METADATA = "ro-crate-metadata.json"
 SPECIFICATION = "1.2"
@@ -47,6 +47,7 @@ _TYPES = {
 
 def write_crate(
     scale: str,
+    staleness: Staleness,
     out: Path | str,
     root: Path | str = ".",
     weights: bool = False,
@@ -58,6 +59,7 @@ def write_crate(
 
     Args:
         scale: whose results.
+        staleness: why a record's result is not what the workflow would make today; None if it is.
         out: the folder; an older crate there is replaced, anything else is left alone.
         root: the project's folder.
         weights: whether trained weights are part of it.
@@ -76,7 +78,7 @@ def write_crate(
         raise UserError(f"{results}/tables: there is no table yet; `make reproduce SCALE={scale}` makes them")
     if out.exists() and not (out / METADATA).is_file() and (out.is_file() or any(out.iterdir())):
         raise UserError(f"{out}: holds something else than a crate; name an empty or a new folder")
-    found = verify(load_scale(scale, root=root), root=root)
+    found = verify(load_scale(scale, root=root), staleness, root=root)
     _require(found, scale, weights, {*allowed} - {Kind.EDITED, Kind.UNKNOWN})
     files = sorted(_files(results, weights))
     crate = ROCrate(version=SPECIFICATION)

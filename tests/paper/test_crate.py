@@ -12,13 +12,19 @@ from tap.errors import UserError
 from tap.paper.crate import write_crate
 from tap.provenance.finding import Kind
 from tap.provenance.ledger import read_ledger
-from tap.provenance.record import record_job
+from tap.provenance.record import Stamp, record_job
 from tap.provenance.root_hash import root_hash
 
 sys.path.insert(0, str(Path(__file__).parent))
 from crate_validator import faults_of_crate
 
 ROOT = Path(__file__).parents[2]
+
+
+def old(content) -> str:
+    return "of another day"
+
+
 RUN = "results/desk/runs/cls/tap/r0.50/main/s0"
 
 
@@ -47,11 +53,10 @@ def finished(tmp_path: Path) -> Path:
     ):
         record_job(
             path,
-            job,
+            Stamp(job, "f"),
             inputs=inputs,
             outputs=outputs,
             started=datetime(2026, 1, 1, tzinfo=UTC),
-            fingerprint="f",
             device="a machine",
             facts={"run": "desk/cls/tap/r0.50/main/s0", "ended": "2026-01-01T00:01:00+00:00"},
             root=tmp_path,
@@ -61,7 +66,7 @@ def finished(tmp_path: Path) -> Path:
 
 def pack(finished: Path, out: Path, **options) -> Path:
     """The crate; what today's code would make is of no concern here."""
-    return write_crate("desk", out, finished, allowed=[Kind.STALE], **options)
+    return write_crate("desk", old, out, finished, allowed=[Kind.STALE], **options)
 
 
 def graph(folder: Path) -> dict[str, dict]:
@@ -130,7 +135,7 @@ def test_an_older_crate_is_replaced_and_nothing_else(finished: Path, tmp_path: P
 
 def test_a_scale_without_tables_is_refused(finished: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no table yet; `make reproduce SCALE=paper`"):
-        write_crate("paper", tmp_path / "crate", finished)
+        write_crate("paper", old, tmp_path / "crate", finished)
 
 
 def test_a_crate_is_what_the_specification_asks_for(finished: Path, tmp_path: Path) -> None:
@@ -165,13 +170,13 @@ def test_edited_results_are_refused_and_nothing_is_written(finished: Path, tmp_p
     path = finished / name
     path.write_text(path.read_text().replace("50.0", "90.0").replace("row", "raw").replace("a machine", "another"))
     with pytest.raises(UserError, match=f"^{name}: edited"):
-        write_crate("desk", tmp_path / "crate", finished, allowed=list(Kind))
+        write_crate("desk", old, tmp_path / "crate", finished, allowed=list(Kind))
     assert not (tmp_path / "crate").exists()
 
 
 def test_what_no_job_made_and_what_is_missing_or_stale_is_refused(finished: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="stale"):
-        write_crate("desk", tmp_path / "crate", finished)
+        write_crate("desk", old, tmp_path / "crate", finished)
     (finished / RUN / "model.safetensors").unlink()
     pack(finished, tmp_path / "crate")
     with pytest.raises(UserError, match=r"model\.safetensors: missing"):

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tap.config import load_scale
+from tap.jobs.registry import JOBS
+from tap.jobs.staleness import Today
 from tap.paper import measured, tidy
 from tap.paper.audit.job import run_audit
 from tap.paper.deep.reevaluation import Sample
@@ -49,11 +51,13 @@ class Forger:
         with self.monkeypatch.context() as patched:
             patched.setattr(tidy, "differing", lambda *given, **more: [])
             patched.setattr(measured, "same", lambda *given: True)
-            made = write_tidy("smoke", "seg", tidy_path("smoke", "seg"))
-            write_verified(load_scale("smoke"), "seg", [made])
-            build_table("tab_seg", "smoke", tables_folder("smoke"))
-            write_headline("smoke", ["seg"])
-            run_audit("smoke")
+            cfg = load_scale("smoke")
+            staleness, stamps = Today(cfg).staleness, {name: JOBS[name].stamp for name in JOBS}
+            made = write_tidy("smoke", "seg", tidy_path("smoke", "seg"), stamp=stamps["gather"](cfg, "seg"))
+            write_verified(cfg, staleness, "seg", [made])
+            build_table("tab_seg", "smoke", tables_folder("smoke"), stamp=stamps["table"](cfg, ("tab_seg",)))
+            write_headline("smoke", ["seg"], stamp=stamps["headline"](cfg, None))
+            run_audit("smoke", staleness, stamp=stamps["audit"](cfg, None))
             publish("tab_seg", "smoke")
 
 
@@ -74,7 +78,7 @@ def deep():
         for path in Path("results").rglob("*.safetensors"):
             path.unlink()
         cfg = load_scale("smoke")
-        outcome = verify_deeply(cfg, verify(cfg), Sample(0))
+        outcome = verify_deeply(cfg, verify(cfg, Today(cfg).staleness), Sample(0))
         return [line for line in outcome.lines if "audit.json: root_hash: " not in line]
 
     return look

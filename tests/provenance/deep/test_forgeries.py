@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tap.config import load_scale
+from tap.jobs.staleness import Today
 from tap.paper.deep.reevaluation import Sample
 from tap.paper.deep.verdicts import check_verdicts
 from tap.paper.deep.verification import verify_deeply
@@ -26,9 +27,13 @@ def replaced(path, pattern, new):
     Path(path).write_text(changed)
 
 
+def verified(cfg):
+    return verify(cfg, Today(cfg).staleness)
+
+
 def hashes_agree():
     weights = {"model.safetensors"}
-    return {Path(item.path).name for item in verify(load_scale("smoke")).findings} <= weights
+    return {Path(item.path).name for item in verified(load_scale("smoke")).findings} <= weights
 
 
 def test_any_record_sealed_anew_shows_on_the_page_of_the_audit(forger):
@@ -36,7 +41,7 @@ def test_any_record_sealed_anew_shows_on_the_page_of_the_audit(forger):
     replaced("results/smoke/headline.csv", r"43\.0", "53.0")
     forger.reseal()
     cfg = load_scale("smoke")
-    (line,) = check_verdicts("smoke", verify(cfg).ledger, (), ()).lines
+    (line,) = check_verdicts("smoke", verified(cfg).ledger, (), ()).lines
     assert line.startswith("results/smoke/audit/audit.json: root_hash: recorded ")
 
 
@@ -50,7 +55,7 @@ def test_everything_is_looked_at(finished):
     cfg = load_scale("smoke")
     for path in Path("results").rglob("*.safetensors"):
         path.unlink()
-    outcome = verify_deeply(cfg, verify(cfg), Sample(0))
+    outcome = verify_deeply(cfg, verified(cfg), Sample(0))
     assert outcome.compared == {
         "runs' scores": 4,
         "rows of tidy tables": 36,
@@ -70,11 +75,11 @@ def test_a_score_with_everything_after_it_made_anew(forger):
     replaced(TAP / "metrics.json", r'"miou": 43.0', '"miou": 88.3')
     forger.remake()
     assert "88.3" in TABLE.with_suffix(".tex").read_text()
-    assert verify(load_scale("smoke")).findings == ()
+    assert verified(load_scale("smoke")).findings == ()
     cfg = load_scale("smoke")
     for path in Path("results").rglob("*.safetensors"):
         path.unlink()
-    lines = verify_deeply(cfg, verify(cfg), Sample(0)).lines
+    lines = verify_deeply(cfg, verified(cfg), Sample(0)).lines
     assert f"{TAP}/metrics.json: miou: recorded 88.3, recomputed 43.0" in lines
     assert any("recorded 88.3, recomputed 43.0 from" in line for line in lines[1:]), "no table can be made of it"
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from toy_task import SmallClassification, toy_spec
 
-from tap.config.jobs import run_of
 from tap.config.schema import ProfileConfig
 from tap.engine.job import train_run
 from tap.paper.deep import reevaluation
 from tap.paper.deep.reevaluation import Sample, compare, reevaluate
+from tap.plan.runs import run_of
 from tap.provenance.ledger import Ledger, Record
-from tap.provenance.record import read_record
+from tap.provenance.record import Stamp, read_record
 from tap.runs import Run
 from tap.studies.evaluation import evaluate_run
 
@@ -28,7 +28,7 @@ def evaluated(tmp_path, monkeypatch):
     profile = ProfileConfig(batch_size=4, warmup=1, iterations=2, dtype="fp32", threads=1)
     spec = toy_spec("tap").model_copy(update={"profile": profile})
     train_run(spec, SmallClassification())
-    evaluate_run(spec, SmallClassification())
+    evaluate_run(spec, SmallClassification(), Stamp("evaluate"))
     monkeypatch.setattr(reevaluation, "get_task", lambda spec: SmallClassification())
     return run_of(spec)
 
