@@ -31,6 +31,7 @@ from tap.plan.runs import task_of
 from tap.plan.specs import job_spec
 from tap.provenance import stages
 from tap.provenance.files import is_full, unwritable
+from tap.provenance.finding import Kind
 from tap.provenance.orphans import end_with_workflow
 from tap.provenance.publish import published_folder, tables_folder
 from tap.provenance.record import DATA_RECORD
@@ -163,12 +164,16 @@ def crate(
     scale: ScaleOption = None,
     out: Annotated[Path | None, typer.Option(help="folder to write; crates/<scale> if not given")] = None,
     weights: Annotated[bool, typer.Option(help="include the trained weights")] = False,
+    allow: Annotated[
+        list[Kind] | None, typer.Option(help="kind of finding to let pass (missing, stale); may be given several times")
+    ] = None,
 ) -> None:
-    """Pack a finished scale as an RO-Crate: workflow, results, tables, and who made what."""
+    """Verify a finished scale and pack it as an RO-Crate: workflow, results, tables, and who made what."""
     from tap.paper.crate import write_crate
 
-    name = load_scale(scale).scale
-    print(write_crate(name, out or Path("crates") / name, weights=weights))
+    cfg = load_scale(scale)
+    out = out or Path("crates") / cfg.scale
+    print(write_crate(cfg.scale, Today(cfg).staleness, out, weights=weights, allowed=allow or ()))
 
 
 @groups["paper"].command("check")
