@@ -275,8 +275,8 @@ MUTANTS = [
     Mutant(
         "threshold from the other side",
         "engine/calibration.py",
-        "if mean < wanted else (low, middle)",
-        "if mean > wanted else (low, middle)",
+        "if beyond(middle) < 0 else",
+        "if beyond(middle) > 0 else",
         "cls/ats",
     ),
     Mutant("seed of a draw", "seeds.py", ">> 1", ">> 2", "cls/dense"),
