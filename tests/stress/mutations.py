@@ -27,7 +27,6 @@ CHANGES: dict[str, dict] = {
     "cls/tap-long": {"train": {"length": 40}},
     "cls/tap-ties": {"data": {"std": [1e9], "mean": [0.0]}},
     "cls/static-even": {"static_split": [1.0, 1.0, 1.0]},
-    "cls/tap-first": {"train": {"length": 1}},
     "seg/tap-odd": {"rate": 0.35},
     "seg/tap-black": {"data": {"std": [1e9] * 3, "mean": [0.0] * 3}},
 }
@@ -44,6 +43,7 @@ def load(name: str, path: Path):
 
 
 driver = load("driver", ROOT / "tap/recertify/driver.py")
+TRACE = driver.Trace
 compare = load("compare", ROOT / "tap/recertify/compare.py").compare
 
 
@@ -79,7 +79,7 @@ class Different(Exception):
 def watched(expected: list) -> type:
     """A trace that ends the replay where it differs from another."""
 
-    class Watched(driver.Trace):
+    class Watched(TRACE):
         def add(self, place: str, name: str, value: object) -> None:
             super().add(place, name, value)
             count = len(self.entries)
