@@ -246,7 +246,7 @@ def table(
     out: Annotated[Path | None, typer.Option(help="folder to write to; results/<scale>/tables if not given")] = None,
 ) -> None:
     """Build tables of the paper from the runs, each with its comparison."""
-    from tap.paper.tables.registry import build_table
+    from tap.paper.tables.build import build_table
 
     name = load_scale(scale).scale
     for label in labels:
@@ -306,7 +306,7 @@ def figure(
     out: Annotated[Path | None, typer.Option(help="folder to write to; results/<scale>/figures if not given")] = None,
 ) -> None:
     """Draw figures of the paper from the runs, as PDF and PNG, with the CSV behind them."""
-    from tap.paper.figures.registry import build_figure
+    from tap.paper.figures.build import build_figure
 
     scale_name = load_scale(scale).scale
     for name in names:

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tap.errors import UserError
-from tap.paper.compare import AGREES, CONTRADICTS, UNRESOLVED, contradictions, rank_correlation, verdicts
-from tap.paper.reported import load_reported
+from tap.paper.tables.build import load_table
 from tap.paper.tables.caption import SMOKE_NOTE
-from tap.paper.tables.registry import TABLES
+from tap.paper.tables.compare import AGREES, CONTRADICTS, UNRESOLVED, contradictions, rank_correlation, verdicts
+from tap.paper.tables.names import names
 
 
 def print_summary(folder: Path | str = "paper_tables", console: Console | None = None) -> int:
@@ -31,8 +31,8 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
     """
     console = console or Console()
     folder = Path(folder)
-    names = [name for name in TABLES if (folder / f"{name}.tex").is_file()]
-    if not names:
+    tables = [name for name in names() if (folder / f"{name}.tex").is_file()]
+    if not tables:
         console.print(f"No table in {folder} yet; `make reproduce` makes them.", markup=False)
         return 0
     grid = Table(title=f"Tables in {folder}")
@@ -40,15 +40,13 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
         grid.add_column(head)
     sentences: list[str] = []
     scales = set()
-    for name in names:
+    for name in tables:
         frame = _read(folder / f"{name}.compare.csv")
-        reported = load_reported(name)
-        labels = {row.key: row.label for row in reported.rows}
         scale = str(frame["scale"].iloc[0])
         scales.add(scale)
         scored = list(dict.fromkeys(frame.loc[frame["kind"] == "order", "metric"]))
         if scale != "smoke":  # nothing that was measured there says anything about the paper
-            sentences += [f"{name}: {sentence}" for sentence in contradictions(frame, labels)]
+            sentences += [f"{name}: {sentence}" for sentence in contradictions(frame, _labels(name))]
         for metric in scored:
             rows = frame[(frame["kind"] == "value") & (frame["metric"] == metric)]
             _, correlation = rank_correlation(frame, metric)
@@ -72,7 +70,13 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
     console.print(
         "Each table: .tex, .csv (values and run ids), .compare.md (beside the paper, in words).", markup=False
     )
-    return len(names)
+    return len(tables)
+
+
+def _labels(name: str) -> dict[str, str]:
+    """Printed names of rows; what contradicts the paper is in it."""
+    reported = load_table(name).reported
+    return {} if reported is None else {row.key: row.label for row in reported.rows}
 
 
 def _read(path: Path) -> pd.DataFrame:

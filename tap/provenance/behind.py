@@ -11,7 +11,7 @@ from typing import Final
 
 from tap.config.methods import DENSE, PRETRAINING, TAUGHT
 from tap.errors import UserError
-from tap.provenance.fingerprint import code_fingerprint, module_exists
+from tap.provenance.fingerprint import SOURCES, code_fingerprint, module_exists
 
 COMPUTING: Final = ("numpy", "safetensors", "timm", "torch", "torchvision")
 TABULATING: Final = ("numpy", "pandas")
@@ -106,12 +106,12 @@ def code_of_gathering_probes() -> str:
 
 def code_of_figures() -> str:
     """Fingerprint of what draws the paper's figures."""
-    return code_fingerprint(["tap.paper.figures.registry"], [*TABULATING, *DRAWING])
+    return code_fingerprint(_listed("tap/paper/figures", "fig_"), [*TABULATING, *DRAWING])
 
 
 def code_of_tables() -> str:
     """Fingerprint of what makes the paper's tables."""
-    return code_fingerprint(["tap.paper.tables.registry"], TABULATING)
+    return code_fingerprint(_listed("tap/paper/tables", "tab_"), TABULATING)
 
 
 def code_of_audit() -> str:
@@ -122,6 +122,13 @@ def code_of_audit() -> str:
 def code_of_headline() -> str:
     """Fingerprint of what makes the numbers that stand for a scale."""
     return code_fingerprint(["tap.paper.headline"], TABULATING)
+
+
+def _listed(folder: str, prefix: str) -> list[str]:
+    """What builds tables or figures, with their own modules, which are found by listing the folder."""
+    package = folder.replace("/", ".")
+    modules = sorted((SOURCES / folder).glob(f"{prefix}*.py"))
+    return [f"{package}.build", *(f"{package}.{path.stem}" for path in modules)]
 
 
 def _model(task: str, method: str) -> Sequence[str]:

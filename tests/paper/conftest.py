@@ -10,7 +10,7 @@ import pytest
 
 from tap.config.methods import DENSE, SCORES
 from tap.paper.statistics import mean_iou
-from tap.paper.tables.registry import build_table
+from tap.paper.tables.build import build_table
 from tap.paper.tidy import gather, tidy_path
 from tap.paper.tidy_probes import gather_probes, tidy_probes_path
 from tap.runs import Run

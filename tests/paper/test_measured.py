@@ -6,7 +6,7 @@ from tap.paper.measured import Measured
 from tap.paper.statistics import accuracy, mean_iou, paired_interval
 from tap.paper.tables.caption import floors
 from tap.paper.tables.main_table import MAIN_TABLES, cells
-from tap.paper.tables.registry import cell_frame
+from tap.paper.tables.build import cell_frame
 from tap.paper.tidy import gather
 from tap.runs import Run
 from tap.seeds import derive_seed

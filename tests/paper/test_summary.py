@@ -7,7 +7,7 @@ from rich.console import Console
 from tap.errors import UserError
 from tap.paper.summary import print_summary
 from tap.paper.tables.main_table import MAIN_TABLES
-from tap.paper.tables.registry import build_main_table
+from tap.paper.tables.build import build_main_table
 from tap.paper.tidy import gather
 
 

@@ -13,7 +13,7 @@ from tap.config import job_spec, load_scale, runs_of_table
 from tap.config.jobs import dense_run, endpoint_path, job_json, pretraining_run, start_run, uses_endpoint
 from tap.config.methods import RANDOM_ENCODER
 from tap.paper.headline import write_headline
-from tap.paper.tables.registry import build_table
+from tap.paper.tables.build import build_table
 from tap.paper.tidy import tidy_path, write_tidy
 from tap.provenance import behind
 from tap.provenance.publish import publish, tables_folder

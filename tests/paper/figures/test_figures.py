@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 from tap.errors import UserError
 from tap.paper.evidence import Evidence
 from tap.paper.figures import insight, names, probe_data
-from tap.paper.figures.registry import FIGURES, build_figure
+from tap.paper.figures.build import FIGURES, build_figure
 from tap.paper.figures.style import COLUMN_WIDTH, CRITERIA, OTHERS, TASKS, TEXT_WIDTH, styled
 
 NAMES = ("random", "attention_mean", "coverage", "token_l1")
@@ -87,7 +87,7 @@ def test_equal_data_give_equal_files(name: str, probed: Evidence) -> None:
 def test_another_process_draws_the_same_files(name: str, probed: Evidence) -> None:
     files = build_figure(name, "desk", probed.root / "first", probed.root)
     code = (
-        "import sys; from tap.paper.figures.registry import build_figure; "
+        "import sys; from tap.paper.figures.build import build_figure; "
         "build_figure(sys.argv[2], 'desk', sys.argv[1] + '/second', sys.argv[1])"
     )
     subprocess.run([sys.executable, "-c", code, str(probed.root), name], check=True)

@@ -11,7 +11,7 @@ import yaml
 from tap.errors import UserError
 from tap.paper.reported import load_reported
 from tap.paper.tables.main_table import MAIN_TABLES
-from tap.paper.tables.registry import CELL_COLUMNS, SUFFIXES, TABLES, build_main_table, build_table
+from tap.paper.tables.build import CELL_COLUMNS, SUFFIXES, TABLES, build_main_table, build_table
 from tap.paper.tidy import gather, tidy_path, write_tidy
 from tap.runs import Run
 

@@ -14,7 +14,7 @@ from tap.paper.evidence import Evidence
 from tap.paper.reported import load_reported
 from tap.paper.tables import names, probes
 from tap.paper.tables.plain import build_plain_table
-from tap.paper.tables.registry import build_table
+from tap.paper.tables.build import build_table
 
 SUMMARY, PAIRED = probes.TABLES
 
