@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tap.paper.audit.beside import Number, TableBeside, tables_beside
+from tap.paper.audit.beside import TableBeside, tables_beside
 from tap.paper.audit.chain import Link, id_of, read_chain, upstream
 from tap.paper.audit.claim import Claim, Judgement, load_claims
 from tap.paper.audit.outcome import Outcome, Verdict, combine
@@ -87,7 +87,9 @@ def make_audit(
     Raises:
         UserError: results or claims cannot be read.
     """
-    evidence, alterations = Evidence(scale, root), tuple(alterations)
+    alterations = tuple(alterations)
+    # What was edited judges nothing, and must not keep the rest from being judged.
+    evidence = Evidence(scale, root, compare=not any(item.kind in UNTRUSTED for item in alterations))
     results = root / "results" / scale
     judgements = [claim.judge(evidence) for claim in (load_claims() if claims is None else claims)]
     tables = tables_beside(results / "tables")
@@ -97,7 +99,7 @@ def make_audit(
         for table in tables
         for line in table.lines
         for _, ours in line.cells
-        if isinstance(ours, Number)
+        if ours is not None
         for run in ours.runs
     }
     chain = read_chain(named, scale, root)

@@ -129,7 +129,8 @@ def _plain_section(filled: Filled, names: dict[str, str]) -> list[str]:
             whole = column.unit == "parameters" or abs(number_of(content) or 0.0) >= 1000
             ours = text_of(content) or _number(number_of(content), ",.0f" if whole else ".4g")
             cells.append(f"{ours} / {MISSING if printed is None else printed.text}")
-        lines.append(f"| {names[row.key]} | {' | '.join(cells)} |")
+        if row.regime != "floor":
+            lines.append(f"| {names[row.key]} | {' | '.join(cells)} |")
     return lines
 
 

@@ -16,9 +16,9 @@ def cells(evidence: Evidence) -> Cells:
     found: dict[tuple[str, str], Content | None] = {}
     for task in evidence.settings.tasks:
         measured = evidence.measured(task)
-        for method, letter in REGIMES.items():
+        for method in REGIMES:
             for rate in sorted({key.rate for key in map(measured.key, measured.selectors(method))}):
-                row, selector = f"{task}_{letter}_{rate:g}", f"{method}@{rate:.2f}"
+                row, selector = f"{task}_{method}_{rate:g}", f"{method}@{rate:.2f}"
                 if not measured.has(selector):
                     continue
                 score = measured.value(selector, PRIMARY_METRIC[task])
@@ -32,8 +32,8 @@ def cells(evidence: Evidence) -> Cells:
 
 def row(key: str) -> Row:
     """Named as the paper names its rows."""
-    task, letter, _ = key.split("_")
-    return Row(key, f"{task.title()} {letter.upper()}")
+    task, method = key.rpartition("_")[0].split("_", 1)
+    return Row(key, f"{task.title()} {REGIMES[method].upper()}")
 
 
 TABLE = Table(
