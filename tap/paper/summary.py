@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tap.errors import UserError
-from tap.paper.tables.compare import AGREES, CONTRADICTS, UNRESOLVED, contradictions, rank_correlation, verdicts
 from tap.paper.reported import load_reported, reported_path
 from tap.paper.tables.caption import SMOKE_NOTE
+from tap.paper.tables.compare import AGREES, CONTRADICTS, UNRESOLVED, contradictions, rank_correlation, verdicts
 from tap.paper.tables.latex import MISSING
 from tap.paper.tables.names import names
 from tap.paper.tables.table import Status
@@ -46,6 +46,9 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
     scales = set()
     for name in tables:
         cells, beside = _read(folder / f"{name}.csv", ["scale", "status"]), _read(folder / f"{name}.compare.csv")
+        if cells.empty:
+            grid.add_row(name, MISSING, "nothing", *[MISSING] * 4)
+            continue
         scale = str(cells["scale"].iloc[0])
         scales.add(scale)
         if scale != "smoke":  # nothing that was measured there says anything about the paper

@@ -24,7 +24,7 @@ from tap.config.jobs import (
 from tap.config.methods import DENSE, METHODS, PRETRAINING, TAP
 from tap.errors import UserError
 from tap.paper.figures.names import FIGURES
-from tap.paper.tables.names import OF_PROBES, OF_RATES, OF_SETTINGS
+from tap.paper.tables.names import groups
 from tap.provenance import behind, orphans
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
@@ -65,6 +65,9 @@ PRUNING_METHODS = [method for method in METHODS if method != DENSE]
 TRAINING_GPUS = CFG.processes if CFG.device == "cuda" else 0
 EVALUATION_GPUS = 1 if CFG.device == "cuda" else 0
 TABLES = {f"tab_{task}": task for task in CFG.tasks}
+OF_RATES, OF_PROBES, OF_SETTINGS = (
+    groups()[group] for group in ("rates", "probes", "settings")
+)
 BUILT_TASKS = [task for task in CFG.tasks if behind.is_built(task)]
 TABLE_FILES = [".tex", ".csv", ".compare.csv", ".compare.md"]
 FIGURE_FILES = [".pdf", ".png", ".csv", ".caption.md", ".record.json"]
@@ -294,6 +297,7 @@ def files_of_figures(folder, suffixes):
 
 
 def reported_of(tables):
-    """The printed tables that stand beside some tables."""
+    """The printed tables that stand beside some tables; a table that the paper does not have has none."""
     names = [table.removeprefix("tab_").replace("_", "-") for table in tables]
-    return [f"tap/paper/reported/{name}.yaml" for name in names]
+    files = [Path(f"tap/paper/reported/{name}.yaml") for name in names]
+    return [str(file) for file in files if file.is_file()]

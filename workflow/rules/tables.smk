@@ -42,7 +42,7 @@ rule table:
         tidy=lambda wildcards: f"results/{SCALE}/tidy_{TABLES[wildcards.table]}.csv",
         verified=lambda wildcards: f"results/{SCALE}/verified_{TABLES[wildcards.table]}.json",
         results=lambda wildcards: results_of(TABLES[wildcards.table]),
-        reported=lambda wildcards: f"tap/paper/reported/{TABLES[wildcards.table]}.yaml",
+        reported=lambda wildcards: reported_of([wildcards.table]),
     output:
         [
             f"results/{SCALE}/tables/{{table}}{suffix}"

@@ -12,11 +12,10 @@ from tap.paper.figures.panels import criteria_handles, drops_by_block, missing
 from tap.paper.figures.probe_data import TASKS, drops, framed
 from tap.paper.figures.style import TEXT_WIDTH
 from tap.paper.tidy_probes import LAYERS
+from tap.task_facts import TASKS as FACTS
 
 READS = "probes"
 
-_TITLES = {"cls": "Classification", "seg": "Segmentation", "det": "Detection"}
-_SCORES = {"cls": "top-1", "seg": "mIoU", "det": "box AP"}
 _WORDS = (
     f"{DROPS} A panel per task: drop in top-1 accuracy, mIoU and box AP by block, a curve per criterion; grey: the "
     "criteria that are not named.",
@@ -40,13 +39,13 @@ def draw(frame: pd.DataFrame) -> Figure:
     tasks = list(dict.fromkeys([*TASKS, *frame["task"]]))
     panels = figure.subplots(1, len(tasks))
     for axes, task in zip(panels, tasks, strict=True):
-        rows, title = frame[frame["task"] == task], _TITLES.get(task, task)
+        rows, title = frame[frame["task"] == task], FACTS[task].title
         axes.set_title(title, pad=3)
         if rows.empty:
             missing(axes, title)
             continue
         drops_by_block(axes, rows)
-        axes.set_ylabel(f"Drop in {_SCORES.get(task, task)} (pp)")
+        axes.set_ylabel(f"Drop in {FACTS[task].score.title} (pp)")
     figure.legend(handles=criteria_handles(), loc="outside lower center", ncols=4, handlelength=2.4, columnspacing=1.6)
     return figure
 

@@ -27,13 +27,18 @@ from tap.provenance.verify import verified_path
 SUFFIXES = (".tex", ".csv", ".compare.csv", ".compare.md")
 
 
-def load_table(name: str) -> Table:
-    """The table called so (``tab_cls``; the LaTeX label ``tab:cls`` is the same).
+def table_name(label: str) -> str:
+    """File stem of a table's label.
 
     Raises:
         UserError: there is none; the message names all, the nearest first.
     """
-    stem = stem_of("table", name, names())
+    return stem_of("table", label, names())
+
+
+def load_table(name: str) -> Table:
+    """The table called so (``tab_cls``; the LaTeX label ``tab:cls`` is the same); errors as `table_name`."""
+    stem = table_name(name)
     if stem in main_tables():
         return replace(main_table(main_tables()[stem]), name=stem)
     return replace(import_module(f"tap.paper.tables.{stem}").TABLE, name=stem)
@@ -63,7 +68,7 @@ def files_read(label: str, evidence: Evidence) -> list[Path]:
     Raises:
         UserError: no such table, or the tidy table of a main table is not there.
     """
-    stem, root, scale = stem_of("table", label, names()), evidence.root, evidence.scale
+    stem, root, scale = table_name(label), evidence.root, evidence.scale
     group = next(group for group, tables in groups().items() if stem in tables)
     tasks = [main_tables()[stem]] if group == "runs" else list(evidence.settings.tasks)
     if group == "runs" and not (path := root / tidy_path(scale, tasks[0])).is_file():
@@ -105,7 +110,7 @@ def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str
             records say, or a folder that cannot be written.
     """
     started, root = datetime.now(UTC), Path(root)
-    evidence, name = Evidence(scale, root), stem_of("table", label, names())
+    evidence, name = Evidence(scale, root), table_name(label)
     read, contents = files_read(name, evidence), render_table(name, evidence)
     files = [atomic_write(Path(out_folder) / f"{name}{suffix}", content) for suffix, content in contents.items()]
     settings = evidence.settings

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from tap.config.methods import SCORES
 from tap.paper.listing import declared
+from tap.task_facts import TASKS
 
 GROUPS = ("runs", "rates", "probes", "settings")
 
@@ -37,7 +37,7 @@ def groups() -> dict[str, list[str]]:
 
 def main_tables() -> Mapping[str, str]:
     """The task of every main table, by file stem."""
-    return {f"tab_{task}": task for task in SCORES}
+    return {f"tab_{task}": task for task in TASKS}
 
 
 def names() -> list[str]:

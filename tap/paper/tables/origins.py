@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tap.config.provenance import PROVENANCE
+from tap.config.methods import ORIGINS
 from tap.paper.evidence import Evidence
 from tap.paper.tables.table import Cells, Content, stated
 
@@ -16,7 +16,7 @@ def origins(evidence: Evidence, tasks: tuple[str, ...], column: str) -> Cells:
         column: `path` (in classification) or `readout` (in dense tasks).
     """
     found: dict[tuple[str, str], Content] = {}
-    for method, origin in PROVENANCE.items():
+    for method, origin in ORIGINS.items():
         if not getattr(origin, column):
             continue
         found[method, "source"] = stated(origin.source)

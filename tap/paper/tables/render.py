@@ -142,7 +142,8 @@ def _best(filled: Filled, key: str) -> str | None:
     """The best fully fine-tuned result as it prints; every row that prints the same is as good."""
     rows = [row.key for row in filled.layout.rows if row.regime == _BOLD_REGIME]
     numbers = [number for row in rows if (number := number_of(filled.cells.get((row, key)))) is not None]
-    return shown(stated(max(numbers)), filled.units[key]) if numbers else None
+    best = min if key in filled.table.lower_is_better else max
+    return shown(stated(best(numbers)), filled.units[key]) if numbers else None
 
 
 def _mark(filled: Filled, row: Row) -> str:

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from tap.config.methods import SCORES
 from tap.paper.evidence import Evidence
 from tap.paper.measured import Value
 from tap.paper.probe_results import correlation, ranks
 from tap.paper.tables.protocol import protocol
 from tap.paper.tables.table import BEHIND, Cells, Content, Head, Table
 from tap.paper.tidy_probes import LAYERS
+from tap.task_facts import TASKS
 
 READS = "probes"
 
 _DENSE_TASKS = ("seg", "det")
-_ALL = ("cls", *_DENSE_TASKS)
+"""Tasks whose rankings the paper compares."""
+
 _NO_CORRELATION = "The dense rankings have no correlation: fewer than two criteria in common, or all drops equal."
 
 
 def cells(evidence: Evidence) -> Cells:
     """Mean drops, and for the dense tasks their ranks, from 1 for the smallest drop; ties share a rank."""
     found: dict[tuple[str, str], Content] = {}
-    for task in _ALL:
+    for task in TASKS:
         probe = evidence.probe(task, LAYERS)
         if probe is None:
             continue
-        drops = probe.mean_drops(SCORES[task][0])
+        drops = probe.mean_drops(TASKS[task].score.name)
         runs = (probe.id, *probe.runs)
         for name, drop in drops.items():
             found[name, task] = Value(drop.value, None, probe.seeds, runs, drop.interval)
@@ -38,9 +39,9 @@ def cells(evidence: Evidence) -> Cells:
 
 def note(evidence: Evidence) -> str:
     """What the summary's caption says of the probes and of the correlation between the dense tasks."""
-    probes = [probe for task in _ALL if (probe := evidence.probe(task, LAYERS)) is not None]
+    probes = [probe for task in TASKS if (probe := evidence.probe(task, LAYERS)) is not None]
     parts = [f"{protocol(probe)}{evidence.caveat(probe.task)}" for probe in probes]
-    drops = [probe.mean_drops(SCORES[probe.task][0]) for probe in probes]
+    drops = [probe.mean_drops(TASKS[probe.task].score.name) for probe in probes]
     if any(drop.value < 0 for part in drops for drop in part.values()):
         parts.append("A negative drop is a gain over no pruning.")
     dense = [part for probe, part in zip(probes, drops, strict=True) if probe.task in _DENSE_TASKS]

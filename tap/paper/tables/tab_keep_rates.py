@@ -6,7 +6,7 @@ from tap.paper.evidence import Evidence
 from tap.paper.reported import Row
 from tap.paper.tables.regimes import ENCODER, FULL, FULL_TOO, PEAK, REGIMES, deviation
 from tap.paper.tables.table import PLUS_MINUS, Cells, Content, Head, Table, known, stated
-from tap.paper.tidy import PRIMARY_METRIC
+from tap.task_facts import TASKS
 
 READS = "rates"
 
@@ -21,7 +21,7 @@ def cells(evidence: Evidence) -> Cells:
                 row, selector = f"{task}_{method}_{rate:g}", f"{method}@{rate:.2f}"
                 if not measured.has(selector):
                     continue
-                score = measured.value(selector, PRIMARY_METRIC[task])
+                score = measured.value(selector, TASKS[task].score.name)
                 found |= {(row, "task"): stated(task), (row, "rate"): stated(f"{rate:g}")}
                 found |= {(row, "score"): score, (row, "score_sd"): deviation(score)}
                 found |= {(row, name): measured.value(selector, name) for name in (ENCODER, PEAK)}

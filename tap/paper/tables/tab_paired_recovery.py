@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tap.config.methods import SCORES
 from tap.paper.evidence import Evidence
 from tap.paper.measured import Value
 from tap.paper.probe_results import Estimate, ProbeResults
@@ -15,11 +14,11 @@ from tap.paper.statistics import interval, sample_sd
 from tap.paper.tables.protocol import protocol
 from tap.paper.tables.table import PLUS_MINUS, Cells, Content, Head, Table, stated
 from tap.paper.tidy_probes import NO_PRUNING, RECOVERY
+from tap.task_facts import TASKS
 
 READS = "probes"
 
 _COVERAGE = "coverage"
-_NAMES = {"top1": "top-1", "miou": "mIoU", "box_ap": "box AP", "mask_ap": "mask AP"}
 _PARTS = {"seg": ("Seg", "seg", "miou"), "box": ("Det box", "det", "box_ap"), "mask": ("Det mask", "det", "mask_ap")}
 """Printed name, task and metric by the first part of a row's key."""
 
@@ -81,7 +80,7 @@ def note(evidence: Evidence) -> str:
         probe = evidence.probe(task, RECOVERY)
         if probe is None:
             continue
-        anchors = ", ".join(f"{probe.anchor(name).value:.1f} {_NAMES[name]}" for name in SCORES[task])
+        anchors = ", ".join(f"{probe.anchor(item.name).value:.1f} {item.title}" for item in TASKS[task].metrics)
         parts.append(f"{protocol(probe)} No pruning: {anchors}.{evidence.caveat(task)}")
     return " ".join([*parts, "Positive differences favour the full offset."])
 

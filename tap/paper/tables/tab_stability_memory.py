@@ -6,7 +6,7 @@ from tap.paper.evidence import Evidence
 from tap.paper.tables import tab_memory
 from tap.paper.tables.regimes import REGIMES, deviation
 from tap.paper.tables.table import Cells, Content, Head, Table, known
-from tap.paper.tidy import PRIMARY_METRIC
+from tap.task_facts import TASKS
 
 READS = "rates"
 
@@ -16,7 +16,7 @@ def cells(evidence: Evidence) -> Cells:
     found: dict[tuple[str, str], Content | None] = {}
     for task in evidence.settings.tasks:
         for method, letter in REGIMES.items():
-            found[task, f"score_{letter}"] = score = evidence.value(task, method, PRIMARY_METRIC[task])
+            found[task, f"score_{letter}"] = score = evidence.value(task, method, TASKS[task].score.name)
             found[task, f"sd_{letter}"] = deviation(score)
     return {**known(found), **tab_memory.cells(evidence)}
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from tap.config.schema import AugmentConfig, TaskConfig, TrainConfig
 from tap.paper.evidence import Evidence
 from tap.paper.tables.table import Cells, Content, Head, Table, stated
-from tap.paper.tidy import PRIMARY_METRIC
+from tap.task_facts import TASKS
 
 READS = "settings"
-
-_METRIC_NAMES = {"top1": "top-1", "miou": "mIoU", "box_ap": "box AP"}
 
 
 def cells(evidence: Evidence) -> Cells:
@@ -30,8 +28,8 @@ def cells(evidence: Evidence) -> Cells:
             "augmentation": _both(settings, lambda train: _augmentation(train.augment)),
             "layers": ", ".join(map(str, controller.layers)),
             "seeds": str(len(settings.seeds)),
-            "primary": _METRIC_NAMES[PRIMARY_METRIC[task]],
-            "secondary": "mask AP" if task == "det" else "n/a",
+            "primary": TASKS[task].score.title,
+            "secondary": ", ".join(item.title for item in TASKS[task].metrics[1:]) or "n/a",
         }
         found |= {(row, task): stated(text) for row, text in texts.items()}
     return found

@@ -6,7 +6,7 @@ from tap.config.methods import DENSE
 from tap.paper.evidence import Evidence
 from tap.paper.tables.regimes import ENCODER, FULL, FULL_TOO, REGIMES, SPEEDUP
 from tap.paper.tables.table import Cells, Content, Head, Table, known
-from tap.paper.tidy import PRIMARY_METRIC
+from tap.task_facts import TASKS
 
 READS = "rates"
 
@@ -15,7 +15,7 @@ def cells(evidence: Evidence) -> Cells:
     """Score, change from no pruning and throughput."""
     found: dict[tuple[str, str], Content | None] = {}
     for task in evidence.settings.tasks:
-        measured, score = evidence.measured(task), PRIMARY_METRIC[task]
+        measured, score = evidence.measured(task), TASKS[task].score.name
         for method in REGIMES:
             row = f"{task}_{method}"
             found[row, "score"] = measured.value(method, score)

@@ -115,6 +115,7 @@ class Table:
         row: what stands at a row that the paper does not have, by its key.
         mark: LaTeX behind the name of a row, by its key.
         judged: columns whose signs and orders are compared with the paper's, in rows that are methods of `task`.
+        lower_is_better: those of them whose best value is the lowest.
         task: of the runs, where columns are judged.
         caption: the whole caption, as LaTeX sentences, from the results and the keys of rows; None for the usual one.
         name: file stem; given by who loads the table.
@@ -131,6 +132,7 @@ class Table:
     row: Callable[[str], Row] = _unprinted
     mark: Callable[[str], str] | None = None
     judged: tuple[str, ...] = ()
+    lower_is_better: tuple[str, ...] = ()
     task: str = ""
     caption: Callable[[Evidence, Sequence[str]], Sequence[str]] | None = None
     name: str = ""
