@@ -38,7 +38,7 @@ from tap.config.schema import ModelConfig
 from tap.core.budget import keep_count
 from tap.encoder.attention import kernel_name
 from tap.encoder.blocks import add_attention, project, run_mlp
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens

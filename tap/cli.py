@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -25,8 +25,9 @@ from tap.errors import UserError
 from tap.provenance import stages
 from tap.provenance import verify as verification
 from tap.provenance.behind import is_built
+from tap.provenance.files import is_full, unwritable
 from tap.provenance.finding import Kind
-from tap.provenance.orphans import end_with_workflow
+from tap.provenance.orphans import LAUNCHER, end_with_workflow
 from tap.provenance.publish import figures_folder, tables_folder
 from tap.provenance.root_hash import root_hash
 from tap.runs import SCALES, Run
@@ -65,8 +66,16 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"Error: {error}")
-        sys.exit(2)
+        _end_with(error)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        _end_with(unwritable(error.filename or "a file", error))
+
+
+def _end_with(error: UserError) -> NoReturn:
+    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"Error: {error}")
+    sys.exit(2)
 
 
 def _show_version(wanted: bool) -> None:
@@ -167,6 +176,7 @@ def train(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None) 
     job = _job("train", cfg, run, spec)
     if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
         launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
+        os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
         os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
     from tap.engine.job import run_training
 

@@ -16,8 +16,9 @@ from tap.core.budget import keep_count
 from tap.core.selection import select
 from tap.encoder.attention import class_attention, soft_attention
 from tap.encoder.blocks import add_attended, add_attention, project_all, run_block, run_mlp
+from tap.encoder.layout import true_positions
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Tokens, true_positions
+from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, PartRates, Reducer, ReducerSettings, TrainingPass

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 
 from tap.config.methods import METHODS
 from tap.config.options import AlgmOptions, AtsOptions, TomeOptions
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 
 LAYERS = (2, 3, 4)

@@ -10,7 +10,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from tap.config.options import CroprOptions, DtopOptions, EvoVitOptions, SvitOptions
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.vitdet import place_on_grid
 from tap.reducers.base import ReducerSettings

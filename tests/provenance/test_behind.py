@@ -76,5 +76,13 @@ def test_imports_by_a_computed_name_are_where_the_names_are_given_otherwise():
                     found.add(path.as_posix())
     assert found == {
         f"tap/{name}.py"
-        for name in ("reducers/registry", "studies/picture", "tasks/openmmlab", "tasks/preparation", "tasks/registry")
+        for name in (
+            "paper/figures/build",
+            "paper/tables/build",
+            "reducers/registry",
+            "studies/picture",
+            "tasks/openmmlab",
+            "tasks/preparation",
+            "tasks/registry",
+        )
     }

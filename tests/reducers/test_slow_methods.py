@@ -23,7 +23,7 @@ from tap.config.options import (
     TomeOptions,
 )
 from tap.core.budget import keep_count
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 
 BATCH, DEPTH, LAYERS = 3, 4, (2, 3, 4)
 READS = (1, 2, 3, 4)

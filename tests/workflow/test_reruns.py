@@ -5,6 +5,7 @@ import os
 import pytest
 
 TABLE = "results/smoke/tables/tab_cls.tex"
+ON_IMPORT = "\nprint(end='')\n"
 AFTER_ONE_RUN = {"train_method": 1, "evaluate": 1, "gather": 1, "verify": 1, "table": 1}
 RESULTS = {"gather": 1, "verify": 1, "table": 1}
 ALL_THAT_COMPUTE = {"pretrain": 1, "train_dense": 2, "train_method": 13, "evaluate": 14}
@@ -32,6 +33,10 @@ def test_an_edit_repeats_exactly_what_it_concerns(done):
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.seg.dense.length: 9}}\n")
     assert done.planned(TABLE) == {}, "a comment, and a setting of another task"
 
+    with open(done.folder / "tap/core/budget.py", "a") as file:
+        file.write("\ndef unused() -> None:\n    raise ValueError\n")
+    assert done.planned(TABLE) == {}, "a function that no job reaches"
+
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.cls.profile.iterations: 9}}\n")
     assert done.planned(TABLE) == {"evaluate": 14} | RESULTS, "a setting of the evaluation"
 
@@ -49,21 +54,21 @@ def test_changed_code_repeats_exactly_the_jobs_that_run_it(done):
     done.edit(
         "tap/reducers/static.py",
         "\nfrom __future__ import annotations\n",
-        "\nfrom __future__ import annotations\nX = 1\n",
+        "\nfrom __future__ import annotations\nprint(end='')\n",
     )
     assert done.planned(TABLE) == AFTER_ONE_RUN, "one method"
     (done.folder / "tap/reducers/static.py").write_text(original)
 
     with open(done.folder / "tap/core/temperature.py", "a") as file:
-        file.write("\nX = 1\n")
+        file.write(ON_IMPORT)
     assert done.planned(TABLE) == {"train_method": 3, "evaluate": 3} | RESULTS, "what only TAP uses"
 
     with open(done.folder / "tap/core/selection.py", "a") as file:
-        file.write("\nX = 1\n")
+        file.write(ON_IMPORT)
     assert done.planned(TABLE) == {"train_method": 12, "evaluate": 12} | RESULTS, "what no pruning and ToMe do without"
 
     with open(done.folder / "tap/paper/tables/latex.py", "a") as file:
-        file.write("\nX = 1\n")
+        file.write(ON_IMPORT)
     assert done.planned(TABLE) == {"train_method": 12, "evaluate": 12} | RESULTS, "tables as well"
 
 

@@ -88,7 +88,10 @@ wildcard_constraints:
 def hold_workflow_lock():
     """Refuses a second workflow in this folder. Unlike Snakemake's own lock, a killed workflow leaves none behind."""
     global WORKFLOW_LOCK
-    WORKFLOW_LOCK = hold_lock(".tap/workflow.lock")
+    try:
+        WORKFLOW_LOCK = hold_lock(".tap/workflow.lock")
+    except UserError as error:
+        raise WorkflowError(str(error))
     if WORKFLOW_LOCK is None:
         raise WorkflowError(
             "another workflow is running in this folder; wait for it, or stop it"
