@@ -28,7 +28,7 @@ from tap.provenance.behind import is_built
 from tap.provenance.files import is_full, unwritable
 from tap.provenance.finding import Kind
 from tap.provenance.orphans import LAUNCHER, end_with_workflow
-from tap.provenance.publish import figures_folder, tables_folder
+from tap.provenance.publish import figures_folder, published_folder, tables_folder
 from tap.provenance.root_hash import root_hash
 from tap.runs import SCALES, Run
 
@@ -352,16 +352,46 @@ def verify(
     task: Annotated[
         str | None, typer.Option(help="keep the list of verified files as the one of this task's tables")
     ] = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="the committed results in published/<scale>; missing and stale pass")
+    ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="also make all values anew from what they rest on, some images from weights")
+    ] = False,
+    images: Annotated[int, typer.Option(min=1, help="with --deep: images of each run to evaluate anew")] = 64,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="with --deep: which images; drawn if not given, and printed")
+    ] = None,
 ) -> None:
-    """Walk from results back to the data and compare every file with its record."""
+    """Walk from results back to the data and compare every file with its record; with --deep every value, too."""
     cfg = load_scale(scale)
     if task is not None:
         print(verification.write_verified(cfg, task, targets or ()))
         return
-    found = verification.verify(cfg, targets or ())
-    verification.require(found, allow or (), everything)
+    if deep and targets:
+        raise UserError("--deep: looks at all results of the scale; name no files")
+    passed = {*(allow or ()), *((Kind.MISSING, Kind.STALE) if published else ())}
+    found = verification.verify(cfg, targets or (), results=published_folder(cfg.scale) if published else None)
+    if not deep:
+        verification.require(found, passed, everything)
+    else:
+        from tap.paper.deep.command import run_deep_verification
+
+        run_deep_verification(cfg, found, passed, images, seed, everything)
     print(found.summary())
     print(f"root hash of scale {cfg.scale}: {root_hash(found.ledger)}")
+
+
+@app.command()
+def remake(
+    targets: Annotated[list[str] | None, typer.Argument(help="files or rules; all results if none is given")] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """Make anew what is missing or unsound behind some targets, and nothing else."""
+    from tap.provenance.remake import remake as make_again
+
+    if (count := make_again(load_scale(scale), targets or ())) > 0:
+        print(f"{count} files made again")
 
 
 @app.command()

@@ -29,6 +29,16 @@ def hold_lock(path: Path | str) -> int | None:
     return None
 
 
+def is_held(path: Path | str) -> bool:
+    """Whether a process holds a lock at this moment."""
+    if not Path(path).is_file():
+        return False
+    handle = hold_lock(path)
+    if handle is not None:
+        os.close(handle)
+    return handle is None
+
+
 @contextmanager
 def waiting_lock(path: Path | str, on_wait: Callable[[], object]) -> Iterator[bool]:
     """Holds a lock inside a `with` block, after waiting for whoever has it.

@@ -22,7 +22,7 @@ from tap.paper import crate
 from tap.provenance import checkpoints
 from tap.provenance.files import atomic_write, writing
 from tap.tasks import pictures, sources
-from tap.tasks.segmentation import data_tiles
+from tap.tasks.microscopy import tiles
 
 NOISE = np.random.default_rng(0).bytes(400_000)
 MESSAGE = r"cannot be written, the disk is full \(No space left on device\); make room"
@@ -77,7 +77,7 @@ WRITERS = {
     "bytes": ("old", lambda path: atomic_write(path, NOISE)),
     "text": ("old", lambda path: atomic_write(path, NOISE.hex())),
     "weights": ("old", lambda path: save_weights(path, {"a": torch.tensor(list(NOISE), dtype=torch.uint8)}, {})),
-    "tile": ("old.png", lambda path: data_tiles._save(path, np.frombuffer(NOISE, dtype=np.uint8).reshape(500, 800))),
+    "tile": ("old.png", lambda path: tiles._save(path, np.frombuffer(NOISE, dtype=np.uint8).reshape(500, 800))),
     "picture": ("old.png", save_picture),
     "second name": ("old", give_second_name),
 }

@@ -21,7 +21,7 @@ from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.segmentation.data import Collate, open_splits
 from tap.tasks.segmentation.head import GridMLPHead
-from tap.tasks.segmentation.inference import inference_settings, predict
+from tap.tasks.segmentation.inference import inference_settings, predict, windows
 from tap.tasks.segmentation.metrics import class_areas, confusion_matrix, iou_scores
 from tap.tasks.segmentation.mmseg_parts import SegDataSample
 from tap.tasks.segmentation.model import METHOD, SAMPLE_ID, Segmenter
@@ -39,6 +39,10 @@ class Segmentation(Pipeline):
     def collate(self, spec: JobSpec, train: bool) -> Callable[[Sequence[Sample]], Batch]:
         """Batches of crops, or of whole images of one size."""
         return Collate(train)
+
+    def encoder_inputs(self, spec: JobSpec, images: Tensor) -> Sequence[Tensor]:
+        """The sliding windows of evaluation images, where the settings ask for them."""
+        return windows(images, inference_settings(spec.eval, spec.model))
 
     def build_model(self, spec: JobSpec) -> Segmenter:
         """Encoder and MLP head; the head of a seed is the same for all methods.
