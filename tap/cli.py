@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 from typing import Annotated, NoReturn
 
+import click
 import typer
 from rich.console import Console
 from rich.syntax import Syntax
+from typer.core import TyperGroup
 
 import tap
 from tap.config import generate as config_files
@@ -42,7 +44,25 @@ config_app = typer.Typer(help="Settings: what is in use, and whether it is right
 data_app = typer.Typer(help="Data: fetch and verify, or check your own.", no_args_is_help=True)
 probe_app = typer.Typer(help="Controlled probes of the no-pruning checkpoints.", no_args_is_help=True)
 paper_app = typer.Typer(help="The paper itself: its printed numbers.", no_args_is_help=True)
+
+
+class TablesUnlessNamed(TyperGroup):
+    """`tap publish tab_cls` is `tap publish tables tab_cls`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Takes the first argument for a table's name unless it is that of a command."""
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["tables", *args])
+
+
+publish_app = typer.Typer(
+    help="Put results where others find them: tables and figures by their names, a bundle, or all of a scale.",
+    cls=TablesUnlessNamed,
+    no_args_is_help=True,
+)
 app.add_typer(config_app, name="config")
+app.add_typer(publish_app, name="publish")
 app.add_typer(data_app, name="data")
 app.add_typer(probe_app, name="probe")
 app.add_typer(paper_app, name="paper")
@@ -175,6 +195,11 @@ def train(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None) 
     cfg = load_scale(scale)
     job = _job("train", cfg, run, spec)
     if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
+        if cfg.device != "cpu":
+            from tap.engine.gpu_pool import keep_through_exec, take_gpus
+
+            take_gpus(cfg.processes)
+            keep_through_exec()
         launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
         os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
         os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
@@ -324,8 +349,8 @@ def figure(
             print(path)
 
 
-@app.command()
-def publish(
+@publish_app.command("tables")
+def publish_tables(
     names: Annotated[list[str], typer.Argument(help="such as tab_cls or fig_insight", metavar="NAME...")],
     scale: ScaleOption = None,
 ) -> None:
@@ -335,6 +360,21 @@ def publish(
     for name in names:
         for path in publishing.publish(name, load_scale(scale).scale):
             print(path)
+
+
+@publish_app.command("bundle")
+def publish_bundle(
+    scale: ScaleOption = None,
+    out: Annotated[Path | None, typer.Option(help="archive to write; bundles/<scale>.tar.gz if not given")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="weights of all runs, not one seed of each method of the main tables")
+    ] = False,
+    limit_mb: Annotated[float, typer.Option(help="megabytes that the archive must not exceed")] = 60.0,
+) -> None:
+    """Pack results and weights into one archive with its sha256, for `tap restore --bundle` in a clone."""
+    from tap.provenance.bundle import write_bundle
+
+    print(write_bundle(load_scale(scale), out, everything, limit_mb))
 
 
 @app.command()
@@ -395,11 +435,20 @@ def remake(
 
 
 @app.command()
-def restore(scale: ScaleOption = None) -> None:
-    """After a clone and `dvc pull`: verify the results, then have Snakemake take them for done."""
+def restore(
+    scale: ScaleOption = None,
+    bundle: Annotated[Path | None, typer.Option(help="archive of `tap publish bundle` to unpack first")] = None,
+) -> None:
+    """Verify results that came from elsewhere, then have Snakemake take them for done; data are prepared if missing."""
     from tap.provenance import restore as restoring
 
-    print(restoring.restore(load_scale(scale)))
+    cfg = load_scale(scale)
+    if bundle is not None:
+        from tap.provenance.bundle import unpack_bundle
+
+        print(f"{unpack_bundle(bundle, cfg)} files from {bundle}")
+        _prepare_missing_data(cfg)
+    print(restoring.restore(cfg))
 
 
 @app.command()
@@ -409,6 +458,15 @@ def summary(scale: ScaleOption = None) -> None:
 
     name = load_scale(scale).scale
     print_summary("paper_tables" if name == load_params().scale else tables_folder(name))
+
+
+def _prepare_missing_data(cfg: ScaleConfig) -> None:
+    from tap.provenance.behind import PREPARED
+    from tap.tasks.preparation import prepare_data
+
+    for data in {task.data.root: task.data for task in cfg.tasks.values() if task.data.name in PREPARED}.values():
+        if not (Path(data.root) / "record.json").is_file():
+            print(prepare_data(data, None))
 
 
 def _job(job: Job, cfg: ScaleConfig, run_id: str, spec: str | None) -> JobSpec:

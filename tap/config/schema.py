@@ -219,6 +219,18 @@ class TrainConfig(Strict):
     checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
     log_steps: int = Field(10, ge=1, description="steps between log lines")
 
+    @model_validator(mode="after")
+    def _schedule_is_inside(self) -> TrainConfig:
+        schedule = self.schedule
+        if schedule.warmup >= self.length:
+            raise ValueError(f"schedule.warmup {schedule.warmup:g} fills the whole training of {self.length:g}")
+        if schedule.kind == "step" and not (schedule.milestones and schedule.milestones[-1] < self.length):
+            raise ValueError(
+                f"schedule.milestones {list(schedule.milestones)} must name {self.unit} inside a training of "
+                f"{self.length:g}"
+            )
+        return self
+
 
 class PretrainConfig(Strict):
     """MAE pre-training of the desk backbone, or a file with public weights at paper scale."""

@@ -24,6 +24,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from tap.config.jobs import run_of
 from tap.config.schema import JobSpec
+from tap.encoder.sparse_vit import SparseEncoder
 from tap.engine.distributed import Processes
 from tap.engine.optim import build_optimizer, scale_parts
 from tap.engine.reporting import Display, Row
@@ -157,7 +158,10 @@ class _Training:
             if isinstance(module, Reducer):
                 module.set_progress(progress)
                 scale_parts(self._optimizer, module.rates())
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.precision == "bf16"):
+        with (
+            torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.precision == "bf16"),
+            kept_patches(lane.model) as kept,
+        ):
             loss, extra = lane.task.loss(lane.model, batch, progress)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -172,7 +176,7 @@ class _Training:
         if self._ema is not None:
             self._ema.update(self.model)
         self._window.values.append(values)
-        self._window.extras.append({"lr": rate, **extra})
+        self._window.extras.append({"lr": rate, **extra, **kept})
         self.step += 1
 
     def log(self) -> Row:
@@ -237,6 +241,21 @@ class _Training:
             "nothing was overwritten. Lower train.optimizer.lr, lengthen train.schedule.warmup, set "
             "train.optimizer.clip_grad, or set train.precision to fp32"
         )
+
+
+@contextmanager
+def kept_patches(model: nn.Module) -> Iterator[dict[str, float]]:
+    """Counts the patches that reach the last block: `kept`, the mean over the images that pass the model's encoder."""
+    kept: dict[str, float] = {}
+    counts: list[int] = []
+    encoder = getattr(model, "encoder", None)
+    if not isinstance(encoder, SparseEncoder):
+        yield kept
+        return
+    with encoder.register_forward_hook(lambda module, arguments, output: counts.extend(output.final_counts)):
+        yield kept
+    if counts:
+        kept["kept"] = sum(counts) / len(counts)
 
 
 def _mean(values: list[float]) -> float:

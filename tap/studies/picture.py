@@ -11,6 +11,7 @@ import torch
 
 from tap.config.jobs import run_of
 from tap.config.schema import JobSpec
+from tap.drawing import default_style
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.job import published_weights
@@ -40,7 +41,8 @@ def run_picture(spec: JobSpec) -> Path:
     with cpu_threads(spec.profile.threads):
         model = get_task(spec).build_model(spec)
         load_weights(weights, model)
-        picture = draw(model.to(device), spec, run.folder / PICTURE, device)
+        with default_style():
+            picture = draw(model.to(device), spec, run.folder / PICTURE, device)
         write_record(
             run.folder,
             spec,

@@ -133,7 +133,7 @@ def test_no_pruning_reads_the_common_budget_and_nothing_of_pruning():
 
 def test_settings_that_only_say_how_to_run_come_from_the_settings_in_use():
     text = job_json(job_spec(DESK, TAP_RUN), "train")
-    now = load_scale("desk", {"device": "cpu", "tasks.cls.data.workers": 3, "tasks.cls.method.length": 7})
+    now = load_scale("desk", {"device": "cpu", "tasks.cls.data.workers": 3, "tasks.cls.method.length": 27})
     spec = parse_job(text, "train", now, TAP_RUN)
     assert (spec.device, spec.data.workers) == ("cpu", 3)
     assert spec.train.length == DESK.tasks["cls"].method.length

@@ -14,7 +14,7 @@ from timm.models.vision_transformer import Block
 from tiny_models import tiny_encoder, tiny_images
 from torch import Tensor, nn
 
-from tap.config.options import AtsOptions
+from tap.config.options.ats import AtsOptions
 from tap.encoder.blocks import project
 from tap.encoder.layout import Layout
 from tap.encoder.state import ForwardState

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from public_vit import logits, public_encoder, public_images, reference
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.options import DiffRateOptions
+from tap.config.options.diffrate import DiffRateOptions
 from tap.core.budget import keep_count
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError

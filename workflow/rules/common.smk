@@ -49,7 +49,8 @@ def read_settings():
         settings = load_scale(config.get("scale"))
         return settings, settings.scale == load_params().scale
     except UserError as error:
-        raise WorkflowError(str(error))
+        # Its message alone: a WorkflowError would add the places in this file, which a person cannot mend.
+        sys.exit(f"Error: {error}")
 
 
 CFG, IS_DEFAULT_SCALE = read_settings()

@@ -20,7 +20,7 @@ rule prepare_data:
     message:
         "Prepare the data in {wildcards.root}"
     shell:
-        f"tap data prepare {{params.task}} --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap data prepare {{params.task}} --scale {SCALE} 2>&1 | tee {{log:q}}"
 
 
 rule check_data:
@@ -39,4 +39,4 @@ rule check_data:
     message:
         "Check the data of {wildcards.task}"
     shell:
-        f"tap data check {{wildcards.task}} --scale {SCALE} --report {{output.report}} 2>&1 | tee {{log}}"
+        f"tap data check {{wildcards.task}} --scale {SCALE} --report {{output.report:q}} 2>&1 | tee {{log:q}}"
