@@ -18,6 +18,7 @@ from tap.config.detector import DetectorConfig
 from tap.config.methods import CRITERIA, DENSE, METHODS, methods_of
 from tap.config.options import MethodOptions
 from tap.config.strict import Strict
+from tap.config.variants import VARIANTS
 from tap.task_facts import DATASETS, TASKS
 
 Scale = Literal["smoke", "desk", "paper"]
@@ -394,6 +395,7 @@ class ScaleConfig(Strict):
     processes: int = Field(1, ge=1, description="processes (GPUs) of one training; torchrun starts more than one")
     main_rate: KeepRate = Field(0.5, description="keep rate of every method in the main tables")
     keep_rates: tuple[KeepRate, ...] = Field((0.3, 0.5, 0.7), description="keep rates of TAP-J")
+    variants: tuple[str, ...] = Field((), description="ablations to make beside the main runs (tap/config/variants.py)")
     controller: ControllerConfig = ControllerConfig()
     static_split: tuple[float, ...] = Field(
         (26.8, 33.4, 39.8), description="shared schedule of the static rule: percent of the budget per pruning block"
@@ -406,6 +408,10 @@ class ScaleConfig(Strict):
         if len(self.static_split) != len(layers) or abs(sum(self.static_split) - 100) > 1e-6:
             raise ValueError(f"static_split must hold {len(layers)} percentages that sum to 100, one per pruning block")
         _check_distinct("keep_rates", self.keep_rates)
+        _check_distinct("variants", self.variants)
+        strange = [name for name in self.variants if name not in VARIANTS]
+        if strange:
+            raise ValueError(f"variants: '{strange[0]}' is not known; choose from {', '.join(VARIANTS)}")
         for name, task in self.tasks.items():
             _check_shared_backbone(name, task, self.tasks)
             _check_blocks(f"tasks.{name}: controller.layers", layers, task.model.depth)
@@ -446,6 +452,7 @@ class JobSpec(Strict):
     model: ModelConfig
     pretrain: PretrainConfig
     start_from: Literal["scratch", "pretrained", "dense"]
+    weights_of: str | None = None
     controller: ControllerConfig
     static_split: tuple[float, ...]
     train: TrainConfig

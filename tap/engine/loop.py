@@ -22,7 +22,6 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from tap.config.jobs import run_of
 from tap.config.schema import JobSpec
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.engine.distributed import Processes
@@ -32,6 +31,7 @@ from tap.engine.resume import ResumeStates
 from tap.engine.schedule import Schedule
 from tap.engine.streams import Stream, total_steps
 from tap.errors import UserError
+from tap.plan.runs import run_of
 from tap.reducers.base import Reducer
 from tap.seeds import derive_seed
 from tap.tasks.base import Batch, Task

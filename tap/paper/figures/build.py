@@ -15,9 +15,8 @@ from tap.paper.figures.style import files_of, styled
 from tap.paper.listing import stem_of
 from tap.paper.tables.build import files_of_probe_results
 from tap.paper.tables.caption import SMOKE_NOTE
-from tap.provenance.behind import DRAWING, TABULATING, code_of_figures
 from tap.provenance.files import atomic_write
-from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 
 
 def load_figure(name: str) -> PaperFigure:
@@ -57,7 +56,9 @@ def render_figure(name: str, evidence: Evidence) -> dict[str, bytes]:
     return contents
 
 
-def build_figure(name: str, scale: str, out_folder: Path | str, root: Path | str = ".") -> list[Path]:
+def build_figure(
+    name: str, scale: str, out_folder: Path | str, root: Path | str = ".", stamp: Stamp = BY_HAND
+) -> list[Path]:
     """Writes ``<name>.pdf``, ``.png``, ``.csv`` and ``.caption.md``, and a record of how they were made.
 
     Args:
@@ -80,13 +81,10 @@ def build_figure(name: str, scale: str, out_folder: Path | str, root: Path | str
     files = [atomic_write(Path(out_folder) / f"{stem}{suffix}", content) for suffix, content in contents.items()]
     record_job(
         Path(out_folder) / f"{stem}{RECORD_SUFFIX}",
-        "figure",
-        parameters={"figure": stem, "scale": scale},
+        stamp,
         inputs=read,
         outputs=files,
         started=started,
-        fingerprint=code_of_figures(),
-        libraries=(*TABULATING, *DRAWING),
         root=root,
     )
     return files

@@ -19,9 +19,8 @@ from tap.paper.tables.render import csv_text, to_csv, to_latex
 from tap.paper.tables.report import to_markdown
 from tap.paper.tables.table import Table, fill
 from tap.paper.tidy import METRICS_FILE, tidy_path
-from tap.provenance.behind import TABULATING, code_of_tables
 from tap.provenance.files import atomic_write
-from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.provenance.verify import verified_path
 
 SUFFIXES = (".tex", ".csv", ".compare.csv", ".compare.md")
@@ -91,7 +90,9 @@ def files_of_probe_results(evidence: Evidence, task: str) -> list[Path]:
     return [*files_of_probes(evidence.scale, task, evidence.root), *(path for path in floors if path.is_file())]
 
 
-def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str = ".") -> list[Path]:
+def build_table(
+    label: str, scale: str, out_folder: Path | str, root: Path | str = ".", stamp: Stamp = BY_HAND
+) -> list[Path]:
     """Writes ``<label>.tex``, ``.csv``, ``.compare.csv`` and ``.compare.md``, and a record of how they were made.
 
     Beside the tidy tables only the per-image values that these name are read.
@@ -113,19 +114,13 @@ def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str
     evidence, name = Evidence(scale, root), table_name(label)
     read, contents = files_read(name, evidence), render_table(name, evidence)
     files = [atomic_write(Path(out_folder) / f"{name}{suffix}", content) for suffix, content in contents.items()]
-    settings = evidence.settings
-    parameters = {"table": name, "scale": scale, "main_rate": settings.main_rate}
-    of_settings = name in groups()["settings"]
     printed = reported_path(name)
     record_job(
         Path(out_folder) / f"{name}{RECORD_SUFFIX}",
-        "table",
-        parameters={**parameters, "settings": settings.model_dump(mode="json")} if of_settings else parameters,
+        stamp,
         inputs=[*([printed] if printed.is_file() else []), *read],
         outputs=files,
         started=started,
-        fingerprint=code_of_tables(),
-        libraries=TABULATING,
         root=root,
     )
     return files

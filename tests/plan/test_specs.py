@@ -2,9 +2,11 @@ import json
 
 import pytest
 
-from tap.config import job_json, job_spec, load_scale, parse_job, runs_of_table
-from tap.config.jobs import pretraining_run, run_of, start_run
+from tap.config import load_scale
 from tap.errors import UserError
+from tap.plan.runs import pretraining_run, run_of, runs_of_table
+from tap.plan.specs import job_json, job_spec, parse_job
+from tap.plan.starts import start_run
 from tap.runs import Run
 
 DESK = load_scale("desk")
