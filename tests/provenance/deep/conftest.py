@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tap.paper.tables.registry import build_table
+from tap.paper.tables.build import build_table
 
 from tap.config import load_scale
 from tap.jobs.registry import JOBS
