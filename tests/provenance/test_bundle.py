@@ -60,7 +60,7 @@ def test_there_and_back(finished):
     shutil.rmtree("results")
     assert unpack_bundle(ARCHIVE, smoke()) == len(before)
     assert state() == before
-    assert verify(smoke()).findings == ()
+    assert verify(smoke(), staleness()).findings == ()
     assert unpack_bundle(ARCHIVE, smoke()) == 0, "all there"
 
 
