@@ -55,9 +55,10 @@ class Chain:
         self.ledger = read_ledger(cfg, root)
         self._bases = [task.data.root for task in cfg.tasks.values()]
         self.wrong = dict.fromkeys(self.ledger.unreadable, "not readable as JSON") | _wrong(self.ledger, self.root)
-        for name, record in self.ledger.records.items() if staleness is not None else ():
-            if record.job in OF_DATA and name not in self.wrong and (reason := staleness(record.content)) is not None:
-                self.wrong[name] = reason
+        for name, record in self.ledger.records.items():
+            reason = staleness(record.content) if staleness is not None and record.job in OF_DATA else None
+            if reason is not None:
+                self.wrong.setdefault(name, reason)
 
     def reason(self, outputs: Iterable[Path | str]) -> str | None:
         """Why a job would have to run again although Snakemake may see nothing; None if there is no such reason.
