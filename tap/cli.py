@@ -239,7 +239,8 @@ def remake(
     """Make anew what is missing or unsound behind some targets, and nothing else."""
     from tap.provenance.remake import remake as make_again
 
-    if (count := make_again(load_scale(scale), targets or ())) > 0:
+    cfg = load_scale(scale)
+    if (count := make_again(cfg, Today(cfg).staleness, targets or ())) > 0:
         print(f"{count} files made again")
 
 

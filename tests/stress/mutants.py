@@ -55,13 +55,6 @@ MUTANTS = [
     ),
     Mutant("one more stays", "core/selection.py", "return rank < (", "return rank <= (", "cls/random"),
     Mutant(
-        "last of equals stays",
-        "core/selection.py",
-        "order = ranked.argsort(dim=1, descending=True, stable=True)",
-        "order = ranked.shape[1] - 1 - ranked.flip(1).argsort(dim=1, descending=True, stable=True)",
-        "cls/tap-ties",
-    ),
-    Mutant(
         "bisection stops early",
         "core/straight_through.py",
         "for _ in range(BISECTION_STEPS):",
@@ -88,13 +81,6 @@ MUTANTS = [
     Mutant("sign of the noise", "core/noise.py", "return -torch.log(", "return torch.log(", "cls/tap"),
     Mutant(
         "draws of all layers alike", "core/noise.py", "_signed((layer + 1) * _GOLDEN)", "_signed(_GOLDEN)", "cls/random"
-    ),
-    Mutant(
-        "last of equals stands in",
-        "core/matching.py",
-        "return tied.to(torch.uint8).argmax(dim=2)",
-        "return tied.shape[2] - 1 - tied.to(torch.uint8).flip(2).argmax(dim=2)",
-        "seg/tap-black",
     ),
     Mutant(
         "least similar stands in",
@@ -127,13 +113,6 @@ MUTANTS = [
         "logits.softmax(dim=-1).mean(dim=1)",
         "logits.softmax(dim=-1)[:, 0]",
         "cls/attn_topk",
-    ),
-    Mutant(
-        "mean attention by one too many",
-        "encoder/attention.py",
-        "return total / (query.shape[2] * queries)",
-        "return total / (query.shape[2] * (queries + 1))",
-        "seg/tome",
     ),
     Mutant(
         "second residual doubled",
@@ -340,5 +319,35 @@ EQUAL = {
             "cls/tap",
         ),
         "may round the same on this processor; the last bit differs elsewhere",
+    ),
+    "last of equals stays": (
+        Mutant(
+            "",
+            "core/selection.py",
+            "order = ranked.argsort(dim=1, descending=True, stable=True)",
+            "order = ranked.shape[1] - 1 - ranked.flip(1).argsort(dim=1, descending=True, stable=True)",
+            "cls/tap-ties",
+        ),
+        "no two scores of the replay are equal",
+    ),
+    "last of equals stands in": (
+        Mutant(
+            "",
+            "core/matching.py",
+            "return tied.to(torch.uint8).argmax(dim=2)",
+            "return tied.shape[2] - 1 - tied.to(torch.uint8).flip(2).argmax(dim=2)",
+            "seg/tap-black",
+        ),
+        "no two similarities of the replay are equal",
+    ),
+    "mean attention by one too many": (
+        Mutant(
+            "",
+            "encoder/attention.py",
+            "return total / (query.shape[2] * queries)",
+            "return total / (query.shape[2] * (queries + 1))",
+            "seg/tome",
+        ),
+        "scales all scores of an image alike, and only their order is read",
     ),
 }
