@@ -17,6 +17,7 @@ from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from tap.encoder.attention import attend, class_attention, mean_incoming_attention
+from tap.encoder.low_rank import LowRankLinear
 from tap.encoder.places import Groups, Places, Windows
 from tap.encoder.relative import fold
 from tap.encoder.tokens import Tokens
@@ -65,8 +66,12 @@ def project(attn: Any, hidden: Tensor, part: Part) -> Tensor:
     """
     size = attn.attn_dim
     start = "qkv".index(part) * size
-    bias = None if attn.qkv.bias is None else attn.qkv.bias[start : start + size]
-    out = F.linear(hidden, attn.qkv.weight[start : start + size], bias).unflatten(-1, (attn.num_heads, -1))
+    if isinstance(attn.qkv, LowRankLinear):
+        out = attn.qkv.rows(hidden, start, start + size)
+    else:
+        bias = None if attn.qkv.bias is None else attn.qkv.bias[start : start + size]
+        out = F.linear(hidden, attn.qkv.weight[start : start + size], bias)
+    out = out.unflatten(-1, (attn.num_heads, -1))
     if part == "q":
         return attn.q_norm(out)
     return attn.k_norm(out) if part == "k" else out

@@ -17,6 +17,7 @@ from safetensors.torch import load as load_safetensors
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor
 
+from tap.encoder.low_rank import is_low_rank
 from tap.encoder.numpy_pickle import read_arrays
 from tap.encoder.relative import resize_table
 from tap.encoder.vitdet import on_grid, resize_positions
@@ -126,7 +127,11 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None) -> N
     for prefix in _PREFIXES:
         if any(name.startswith(prefix) for name in tensors):
             tensors = {n.removeprefix(prefix): value for n, value in tensors.items() if n.startswith(prefix)}
-    wanted = {name: value for name, value in vit.state_dict().items() if not name.startswith(_HEADS)}
+    wanted = {
+        name: value
+        for name, value in vit.state_dict().items()
+        if not name.startswith(_HEADS) and not is_low_rank(name)  # updates are a task's own, never the backbone's
+    }
     tensors = {name: value for name, value in tensors.items() if not name.startswith((*_HEADS, *_DECODER))}
     tensors = _fit_tables(_fit_positions(tensors, vit), wanted)
     # A model that pools globally has no use for the final norm of a class-token checkpoint, and the other way round.

@@ -1,0 +1,137 @@
+"""Joint training of several tasks on one frozen base (Sec. TAP-J and TAP-F ownership).
+
+At each step one task is drawn uniformly, as a function of the sampler's seed and the step alone. Its view of the model
+makes the pass on the next batch of its own stream, and one AdamW moves what that pass gave a gradient: modules of the
+other tasks see neither decay nor moments. As in the training of one task, the weights, the optimizer's state and the
+step are all that a killed training needs to end with the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from tap.config.schema import JobSpec, TrainConfig
+from tap.engine.distributed import Processes
+from tap.engine.loop import Lane, Plan, Trained, Training, run_steps
+from tap.engine.resume import ResumeStates
+from tap.engine.streams import Stream
+from tap.errors import UserError
+from tap.seeds import derive_seed
+from tap.tasks.base import Task
+from tap.tasks.joint import JointModel
+
+
+@dataclass(frozen=True)
+class Member:
+    """One task of a joint training.
+
+    Attributes:
+        task: gives data and loss.
+        spec: its settings; of `train`, batch size and augmentation are the task's own.
+    """
+
+    task: Task
+    spec: JobSpec
+
+
+def task_of_step(tasks: Sequence[str], sampler_seed: int, step: int) -> str:
+    """The task that a step trains, each with the same probability.
+
+    Args:
+        tasks: names, in a fixed order.
+        sampler_seed: seed of the draws.
+        step: from 0.
+    """
+    return tasks[derive_seed(sampler_seed, "task of the step", step) % len(tasks)]
+
+
+def task_counts(tasks: Sequence[str], sampler_seed: int, steps: int) -> dict[str, int]:
+    """How many of the first `steps` steps each task has."""
+    drawn = [task_of_step(tasks, sampler_seed, step) for step in range(steps)]
+    return {task: drawn.count(task) for task in tasks}
+
+
+def train_joint(
+    name: str,
+    members: Mapping[str, Member],
+    model: JointModel,
+    config: TrainConfig,
+    seed: int,
+    sampler_seed: int,
+    states: ResumeStates,
+    processes: Processes,
+    device: torch.device,
+    events: Path | None = None,
+) -> Trained:
+    """Trains all tasks from the newest resume state, or from the weights that the model has.
+
+    Args:
+        name: how messages call the training.
+        members: the tasks by name, in the order of the model's.
+        model: their views.
+        config: length in steps, rates and schedule of the whole training.
+        seed: of the optimization: draws within steps, order of the samples.
+        sampler_seed: of the choice of tasks.
+        states: where to resume from and where to keep states.
+        processes: this process among those of the job; all of them train the same task in a step.
+        device: where to compute.
+        events: folder of the TensorBoard events; None keeps none.
+
+    Raises:
+        UserError: settings that a joint training does not have; a task without data or with fewer images than its
+            batch; a loss or gradient that is not finite, with the task and the step.
+    """
+    if config.unit != "steps":
+        raise UserError("joint.train.unit: several data sets have no common epoch; give the length in steps")
+    if config.ema is not None:
+        raise UserError("joint.train.ema: an average would drift for the tasks that rest; leave it out")
+    tasks = tuple(members)
+    if tasks != model.tasks:
+        raise UserError(f"tasks: the settings name {', '.join(tasks)}, the model has {', '.join(model.tasks)}")
+    data = {task: member.task.datasets(member.spec).train for task, member in members.items()}
+    for task, images in data.items():
+        if not len(images):
+            raise UserError(f"tasks.{task}: has no training image, so no step can train it; prepare its data")
+    streams = {
+        task: Stream(
+            len(data[task]),
+            member.spec.train.batch_size,
+            derive_seed(seed, "stream", task),
+            processes.rank,
+            processes.world_size,
+        )
+        for task, member in members.items()
+    }
+    mean = round(sum(stream.batch_size for stream in streams.values()) / len(streams))
+    training = Training(Plan(name, seed, config, 1, mean), model.to(device).train(), processes, device)
+    state = processes.first_then_others(states.load)
+    if state is not None:
+        training.restore(state)
+    done = task_counts(tasks, sampler_seed, training.step)
+    whole = task_counts(tasks, sampler_seed, training.total)
+    lanes = {
+        task: Lane(
+            member.task,
+            model.view(task),
+            streams[task].loader(
+                data[task],
+                member.task.collate(member.spec, train=True),
+                done[task],
+                whole[task],
+                member.spec.data.workers,
+            ),
+            label=task,
+        )
+        for task, member in members.items()
+    }
+    return run_steps(
+        training,
+        lambda step: lanes[task_of_step(tasks, sampler_seed, step)],
+        states,
+        resumed=state is not None,
+        events=events,
+    )
