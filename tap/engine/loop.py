@@ -283,8 +283,8 @@ class Training:
         of = f" of task '{labels[offset]}'" if labels[offset] else ""
         raise UserError(
             f"{self.plan.name}: {what}{of} at step {step} of {self.total} (learning rate "
-            f"{self._schedule.set(step):.3g}); nothing was overwritten. Lower train.optimizer.lr, lengthen train.schedule.warmup, set "
-            "train.optimizer.clip_grad, or set train.precision to fp32"
+            f"{self._schedule.set(step):.3g}); nothing was overwritten. Lower train.optimizer.lr, lengthen "
+            "train.schedule.warmup, set train.optimizer.clip_grad, or set train.precision to fp32"
         )
 
 
