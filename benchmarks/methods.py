@@ -117,7 +117,7 @@ class Cut(Reducer):
 
 def build(method: str, args: argparse.Namespace, device: torch.device) -> SparseEncoder:
     """The method's encoder with random weights, in a shape that the method has: dense tasks read the last grid."""
-    tasks = METHODS[method]
+    tasks = METHODS[method].tasks
     task = "cls" if "cls" in tasks else tasks[0]
     model = ModelConfig(timm_name=args.model, image_size=SIDE, patch_size=PATCH, class_token=task != "det")
     torch.manual_seed(0)
@@ -146,7 +146,7 @@ def to_mean_of_k(encoder: SparseEncoder, images: Tensor, ids: Tensor) -> None:
         reducer.threshold.fill_(threshold)
         return sum(encoder(images, ids).final_counts) / len(images), wanted
 
-    if reducer.calibrated:
+    if reducer.method.calibrated:
         reducer.threshold.fill_(bisect(count, *reducer.threshold_range)[0])
 
 
@@ -204,7 +204,7 @@ def measure(method: str, args: argparse.Namespace, device: torch.device) -> Resu
         timing = alternate(lambda: twin(images), lambda: encoder(images, ids), device, args.warmup, args.iterations)
     return Result(
         method=method,
-        title=encoder.reducer.title,
+        title=METHODS[method].row.title,
         tokens=sum(output.final_counts) / args.batch,
         bound=(embed + len(rows) * plain.macs(width)) / (embed + sum(block.macs(width) for block in rows)),
         all_operations=products[0] / products[1],

@@ -25,9 +25,10 @@ from tap.errors import UserError
 from tap.provenance import stages
 from tap.provenance import verify as verification
 from tap.provenance.behind import is_built
+from tap.provenance.finding import Kind
 from tap.provenance.orphans import end_with_workflow
 from tap.provenance.publish import figures_folder, tables_folder
-from tap.provenance.verify import Kind
+from tap.provenance.root_hash import root_hash
 from tap.runs import SCALES, Run
 
 app = typer.Typer(
@@ -335,6 +336,9 @@ def verify(
     allow: Annotated[
         list[Kind] | None, typer.Option(help="kind of finding to let pass; may be given several times")
     ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="name every file, where those of one kind and folder share a line otherwise")
+    ] = False,
     task: Annotated[
         str | None, typer.Option(help="keep the list of verified files as the one of this task's tables")
     ] = None,
@@ -345,8 +349,9 @@ def verify(
         print(verification.write_verified(cfg, task, targets or ()))
         return
     found = verification.verify(cfg, targets or ())
-    verification.require(found, allow or ())
+    verification.require(found, allow or (), everything)
     print(found.summary())
+    print(f"root hash of scale {cfg.scale}: {root_hash(found.ledger)}")
 
 
 @app.command()

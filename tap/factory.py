@@ -15,6 +15,7 @@ from tap.errors import UserError
 from tap.reducers.base import ReducerSettings
 from tap.reducers.build import build_vit
 from tap.reducers.registry import get
+from tap.task_facts import CLS
 from tap.tasks.classification.model import Classifier
 
 
@@ -55,7 +56,7 @@ def create_model(
     Raises:
         UserError: unknown model, method or task, keep rate outside (0, 1], or weights that do not fit.
     """
-    if task != "cls":
+    if task != CLS.name:
         raise UserError(f"task: create_model builds 'cls' models, not '{task}'; its pipeline builds the others")
     if num_classes < 1:
         raise UserError(f"num_classes: {num_classes} outputs make no classifier; give at least 1")

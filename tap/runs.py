@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tap.errors import UserError
+from tap.task_facts import TASKS
 
 SCALES = ("smoke", "desk", "paper")
-TASKS = ("cls", "seg", "det")
 _RUN_ID = re.compile(
     r"(?P<task>[a-z]+)/(?P<method>[a-z0-9_]+)/r(?P<rate>\d\.\d{2})/(?P<variant>[a-z0-9_-]+)/s(?P<seed>\d+)"
 )
@@ -21,7 +21,7 @@ class Run:
 
     Attributes:
         scale: ``smoke``, ``desk`` or ``paper``.
-        task: ``cls``, ``seg`` or ``det``.
+        task: name of a task, such as ``cls``.
         method: name of the reducer (``dense`` is no pruning, ``mae`` the pre-training of the task's backbone).
         rate: final keep rate rho in (0, 1].
         variant: ``main``, or the name of an ablation.

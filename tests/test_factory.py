@@ -41,7 +41,7 @@ def test_logits_and_trace(method, images):
     if method not in ("evovit", "svit"):  # whose tokens come back
         assert trace.removals.sum(dim=1).tolist() == (9 - trace.final_counts).tolist()
     assert trace.shares.shape == trace.removals.shape
-    if model.encoder.reducer.fixed_count:  # EViT adds a fused token
+    if not model.encoder.reducer.method.calibrated:  # EViT adds a fused token
         assert trace.final_counts.tolist() == [{"dense": 9, "evit": 6}.get(method, 5)] * 2
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path("tap")
-LEAVES = {"config", "errors", "provenance", "runs", "seeds"}
+LEAVES = {"config", "errors", "method_facts", "provenance", "runs", "seeds", "task_facts"}
 LAYERS = [
     {"core"},
     {"encoder", "criteria"},

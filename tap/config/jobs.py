@@ -27,6 +27,7 @@ from tap.config.methods import (
 from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
 from tap.errors import UserError
 from tap.runs import Run
+from tap.task_facts import TASKS
 
 Job = Literal["train", "evaluate"]
 
@@ -68,7 +69,7 @@ def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
     for method in settings.methods:
         rates = {DENSE: [1.0], TAP: sorted({cfg.main_rate, *cfg.keep_rates})}.get(method, [cfg.main_rate])
         runs += [Run(cfg.scale, task, method, rate, seed=seed) for rate in rates for seed in settings.seeds]
-    if task != "cls" and settings.start_from == "dense":  # at paper scale it would cost as much as a method
+    if TASKS[task].floors and settings.start_from == "dense":  # at paper scale it would cost as much as a method
         runs.append(Run(cfg.scale, task, DENSE, variant=RANDOM_ENCODER, seed=settings.seeds[0]))
     return runs
 
@@ -185,7 +186,7 @@ def dense_spec(spec: JobSpec) -> JobSpec:
 
 def uses_endpoint(spec: JobSpec) -> bool:
     """Whether the endpoint of the common recovery decides anything in a job."""
-    return spec.task != "cls" and spec.method in COMMON_RECOVERY and spec.rate < 1.0 and not spec.recovery.zero_fill
+    return TASKS[spec.task].dense and spec.method in COMMON_RECOVERY and spec.rate < 1.0 and not spec.recovery.zero_fill
 
 
 def endpoint_specs(cfg: ScaleConfig, task: str) -> list[JobSpec]:
@@ -200,8 +201,8 @@ def endpoint_path(scale: str, task: str) -> Path:
 
 
 def probes_of(task: str) -> tuple[str, ...]:
-    """The kinds of probes that a task has: classification restores nothing, so it has no recovery probe."""
-    return ("layers",) if task == "cls" else ("layers", "recovery")
+    """The kinds of probes that a task has."""
+    return TASKS[task].probes
 
 
 def probed_runs(cfg: ScaleConfig, task: str, kind: str) -> list[Run]:
@@ -242,7 +243,7 @@ def _variants(run: Run, settings: TaskConfig) -> tuple[str, ...]:
         return (MAIN,)
     unknown = {
         *(() if settings.start_from == "dense" else STARTS.values()),
-        *(RANDOM_ENCODERS if run.task == "cls" else ()),
+        *(() if TASKS[run.task].floors else RANDOM_ENCODERS),
     }
     return tuple(variant for variant in VARIANTS if variant not in unknown)
 

@@ -1,11 +1,15 @@
-"""Names of the methods, in the order of the paper's tables, with the tasks whose table has a row of each.
+"""Names of the methods and what follows from their declarations, known without importing torch.
 
-Kept apart from `tap.reducers`, which implements them, so that a configuration is checked without importing torch.
+What a method is stands in its own file of `tap/reducers`, where `tap.method_facts` reads it; the lists here are made of
+that, so that a new method is one new file.
 """
 
 from __future__ import annotations
 
 from typing import Final
+
+from tap.method_facts import Origin, read_methods
+from tap.task_facts import TASKS
 
 PRETRAINING: Final = "mae"
 """The run that makes a task's pre-trained backbone. A run like the others, but no row of a table."""
@@ -30,34 +34,23 @@ VARIANTS: Final = (*STARTS, *STARTS.values())
 RANDOM_ENCODERS: Final = (RANDOM_ENCODER, STARTS[RANDOM_ENCODER])
 """Variants whose encoder is random and frozen."""
 
-METHODS: Final[dict[str, tuple[str, ...]]] = {
-    DENSE: ("cls", "seg", "det"),
-    "random": ("cls", "seg", "det"),
-    "attn_topk": ("cls", "seg", "det"),
-    "evit": ("cls",),
-    "dynamicvit": ("cls",),
-    "evovit": ("cls",),
-    "ats": ("cls",),
-    "tome": ("cls", "seg"),
-    "diffrate": ("cls", "seg"),
-    "algm": ("seg",),
-    "dtop": ("seg",),
-    "svit": ("det",),
-    "cropr": ("cls", "seg", "det"),
-    "static": ("cls", "seg", "det"),
-    TAP: ("cls", "seg", "det"),
-}
+METHODS: Final = read_methods()
+"""What each method is, by name, in the order of the tables' rows."""
 
-
-COMMON_RECOVERY: Final = ("random", "attn_topk", "diffrate", "static")
+COMMON_RECOVERY: Final = tuple(name for name, facts in METHODS.items() if facts.method.readout == "common")
 """Methods without a readout of their own: a dense task gives them the common parameter-free recovery."""
 
+LEARNED_RECOVERY: Final = tuple(name for name, facts in METHODS.items() if facts.method.readout == "learned")
+"""Methods with a recovery scale of their own."""
 
-TAUGHT: Final = ("dynamicvit",)
+TAUGHT: Final = tuple(name for name, facts in METHODS.items() if facts.method.taught)
 """Methods that also learn from the no-pruning checkpoint of their seed."""
 
-SCORES: Final[dict[str, tuple[str, ...]]] = {"cls": ("top1",), "seg": ("miou",), "det": ("box_ap", "mask_ap")}
-"""The metrics that a task is judged by, in percent; the first decides where one number has to."""
+ORIGINS: Final[dict[str, Origin]] = {name: facts.row.origin for name, facts in METHODS.items() if facts.row.origin}
+"""Public code behind methods; one that is this project's or the paper's own has none."""
+
+SCORES: Final = {name: tuple(metric.name for metric in facts.metrics) for name, facts in TASKS.items()}
+"""Names of the metrics that a task is judged by; the first decides where one number has to."""
 
 CRITERIA: Final = (
     "random",
@@ -77,4 +70,4 @@ CRITERIA: Final = (
 
 def methods_of(task: str) -> tuple[str, ...]:
     """Names of the methods that `task`'s table has a row of."""
-    return tuple(name for name, tasks in METHODS.items() if task in tasks)
+    return tuple(name for name, facts in METHODS.items() if task in facts.tasks)

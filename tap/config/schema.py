@@ -10,17 +10,25 @@ A field that may be null has null as its default, so that adding one changes no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
 from tap.config.detector import DetectorConfig
-from tap.config.methods import CRITERIA, DENSE, methods_of
+from tap.config.methods import CRITERIA, DENSE, METHODS, methods_of
 from tap.config.options import MethodOptions
 from tap.config.strict import Strict
+from tap.task_facts import DATASETS, TASKS
 
 Scale = Literal["smoke", "desk", "paper"]
-TaskName = Literal["cls", "seg", "det"]
+if TYPE_CHECKING:
+    TaskName = str
+    DatasetName = str
+    MethodName = str
+else:  # what a type checker cannot know: the names come from the tasks' entries and the methods' files
+    TaskName = Literal[tuple(TASKS)]
+    DatasetName = Literal[tuple(DATASETS)]
+    MethodName = Annotated[str, Field(json_schema_extra={"enum": list(METHODS)})]
 
 
 def _two_decimals(rate: float) -> float:
@@ -63,7 +71,7 @@ Alpha = Annotated[float, Field(ge=0.0, le=1.0)]
 class DataConfig(Strict):
     """Where the images of one task come from and how they are cut into splits."""
 
-    name: Literal["fashion_mnist", "imagenet", "microscopy", "ade20k", "coco"] = Field(description="dataset")
+    name: DatasetName = Field(description="dataset")
     root: str = Field(description="folder of the prepared (desk, smoke) or the user's own (paper) data")
     num_classes: int = Field(ge=2, description="classes of the task's head (background included for seg)")
     mean: tuple[float, ...] = Field(description="per-channel mean of pixels scaled to [0, 1]")
@@ -334,7 +342,7 @@ class TaskConfig(Strict):
         "seed, from which all, no pruning too, go on with the same budget"
     )
     seeds: tuple[int, ...] = Field(min_length=1, description="seeds of every run of the task")
-    methods: tuple[str, ...] = Field(min_length=1, description="rows of the task's main table, by reducer name")
+    methods: tuple[MethodName, ...] = Field(min_length=1, description="rows of the task's main table, by reducer name")
     dense: TrainConfig = Field(description="training without pruning: of that row, or of where all start")
     method: TrainConfig = Field(description="training of every method: one budget for all")
     options: MethodOptions = MethodOptions()

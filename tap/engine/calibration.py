@@ -17,6 +17,7 @@ from torch.utils.data import Subset
 from tap.config.schema import JobSpec
 from tap.core.budget import keep_count
 from tap.errors import UserError
+from tap.reducers.base import Reducer
 from tap.tasks.base import Task
 from tap.tasks.subsets import shuffled
 
@@ -42,7 +43,8 @@ def calibrate(spec: JobSpec, task: Task, model: Any, device: torch.device, first
         UserError: the calibration split is empty.
     """
     reducer: Any = getattr(getattr(model, "encoder", None), "reducer", None)
-    if not getattr(reducer, "calibrated", False) or spec.rate == 1.0 or (first and not reducer.calibrated_first):
+    calibrated = isinstance(reducer, Reducer) and reducer.method.calibrated
+    if not calibrated or spec.rate == 1.0 or (first and not reducer.calibrated_first):
         return {}
     batches = _batches(spec, task)
     model.to(device)

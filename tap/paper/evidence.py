@@ -25,6 +25,7 @@ from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
 from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_path
 from tap.runs import Run
+from tap.task_facts import TASKS
 
 _SELECTOR = re.compile(r"(?P<method>[a-z0-9_]+)(?::(?P<variant>[a-z0-9_-]+))?(?:@(?P<rate>[01]?\.\d+|1))?")
 
@@ -84,7 +85,7 @@ class Evidence:
     def floor_runs(self, task: str) -> list[Run]:
         """The runs that say whether no pruning is above its floors: no pruning itself, and with a random encoder; none
         of classification, which has no floors, nor of a task that the scale leaves out."""
-        if task == "cls" or task not in self.settings.tasks:
+        if not TASKS[task].floors or task not in self.settings.tasks:
             return []
         return [run for run in runs_of_table(self.settings, task) if run.method == DENSE]
 

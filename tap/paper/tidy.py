@@ -23,7 +23,8 @@ from tap.errors import UserError
 from tap.provenance.behind import TABULATING, code_of_gathering
 from tap.provenance.files import atomic_write
 from tap.provenance.record import RECORD_SUFFIX, record_job
-from tap.runs import SCALES, TASKS, Run
+from tap.runs import SCALES, Run
+from tap.task_facts import TASKS
 
 METRICS_FILE, PER_SAMPLE_FILE = "metrics.json", "per_sample.npz"
 TRAINING_RECORD, EVALUATION_RECORD = "run.json", "evaluation.json"
@@ -73,7 +74,7 @@ SCHEMA = pa.DataFrameSchema(
     {
         "run": pa.Column(str),
         "scale": pa.Column(str, pa.Check.isin(SCALES)),
-        "task": pa.Column(str, pa.Check.isin(TASKS)),
+        "task": pa.Column(str, pa.Check.isin(list(TASKS))),
         "method": pa.Column(str),
         "rate": pa.Column(float, pa.Check.in_range(0.0, 1.0, include_min=False)),
         "variant": pa.Column(str),

@@ -21,7 +21,8 @@ from tap.paper.tidy import checked
 from tap.provenance.behind import TABULATING, code_of_gathering_probes
 from tap.provenance.files import atomic_write
 from tap.provenance.record import RECORD_SUFFIX, record_job
-from tap.runs import SCALES, TASKS
+from tap.runs import SCALES
+from tap.task_facts import TASKS
 
 VALUES, PER_SAMPLE, RECORD = "values.csv", "per_sample.npz", "probe.json"
 LAYERS, RECOVERY = "layers", "recovery"
@@ -32,7 +33,7 @@ _KEY = ["probe", "run", "criterion", "layer", "endpoint", "metric"]
 SCHEMA = pa.DataFrameSchema(
     {
         "scale": pa.Column(str, pa.Check.isin(SCALES)),
-        "task": pa.Column(str, pa.Check.isin(TASKS)),
+        "task": pa.Column(str, pa.Check.isin(list(TASKS))),
         "probe": pa.Column(str, pa.Check.isin([LAYERS, RECOVERY])),
         "run": pa.Column(str),
         "seed": pa.Column(int, pa.Check.ge(0)),

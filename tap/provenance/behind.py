@@ -12,33 +12,21 @@ from typing import Final
 from tap.config.methods import DENSE, PRETRAINING, TAUGHT
 from tap.errors import UserError
 from tap.provenance.fingerprint import code_fingerprint, module_exists
+from tap.task_facts import DATASETS, TASKS
 
 COMPUTING: Final = ("numpy", "safetensors", "timm", "torch", "torchvision")
 TABULATING: Final = ("numpy", "pandas")
 DRAWING: Final = ("matplotlib", "seaborn")
 
-_TASKS: Final = {
-    "cls": "tap.tasks.classification.task",
-    "seg": "tap.tasks.segmentation.task",
-    "det": "tap.tasks.detection.task",
-}
-_TASK_LIBRARIES: Final = {"cls": (), "seg": ("onedl-mmsegmentation",), "det": ("onedl-mmdetection", "pycocotools")}
-PREPARED: Final = {
-    "fashion_mnist": "tap.tasks.classification.fashion",
-    "microscopy": "tap.tasks.segmentation.data_tiles",
-}
+PREPARED: Final = {data.name: data.preparing for data in DATASETS.values() if data.preparing}
 """Datasets that the workflow fetches, with the module whose `prepare` does."""
-CHECKED: Final = {
-    "imagenet": "tap.tasks.classification.check",
-    "ade20k": "tap.tasks.segmentation.check",
-    "coco": "tap.tasks.detection.check",
-}
+CHECKED: Final = {data.name: data.checking for data in DATASETS.values() if data.checking}
 """A person's own datasets, with the module whose `check` looks at them."""
 
 
 def is_built(task: str) -> bool:
     """Whether this project has the pipeline of a task yet."""
-    return module_exists(_TASKS[task])
+    return module_exists(TASKS[task].module)
 
 
 def code_of_data(name: str) -> str:
@@ -53,7 +41,7 @@ def code_of_training(task: str, method: str) -> str:
     Raises:
         UserError: the task or the method is not built yet.
     """
-    return code_fingerprint(["tap.engine.job", *_model(task, method)], [*COMPUTING, *_TASK_LIBRARIES[task]])
+    return code_fingerprint(["tap.engine.job", *_model(task, method)], [*COMPUTING, *TASKS[task].libraries])
 
 
 def code_of_evaluation(task: str, method: str) -> str:
@@ -62,7 +50,7 @@ def code_of_evaluation(task: str, method: str) -> str:
     Raises:
         UserError: the task or the method is not built yet.
     """
-    return code_fingerprint(["tap.studies.evaluation", *_model(task, method)], [*COMPUTING, *_TASK_LIBRARIES[task]])
+    return code_fingerprint(["tap.studies.evaluation", *_model(task, method)], [*COMPUTING, *TASKS[task].libraries])
 
 
 def code_of_picture(task: str, method: str) -> str:
@@ -71,8 +59,8 @@ def code_of_picture(task: str, method: str) -> str:
     Raises:
         UserError: the task or the method is not built yet.
     """
-    modules = ["tap.studies.picture", *_model(task, method)]
-    return code_fingerprint(modules, [*COMPUTING, *_TASK_LIBRARIES[task], "matplotlib"])
+    modules = ["tap.studies.picture", *filter(None, [TASKS[task].drawing]), *_model(task, method)]
+    return code_fingerprint(modules, [*COMPUTING, *TASKS[task].libraries, "matplotlib"])
 
 
 def code_of_endpoint(task: str, methods: Sequence[str]) -> str:
@@ -82,7 +70,7 @@ def code_of_endpoint(task: str, methods: Sequence[str]) -> str:
         UserError: the task or a method is not built yet.
     """
     modules = [module for method in methods for module in _model(task, method)]
-    return code_fingerprint(["tap.studies.endpoint", *modules], [*COMPUTING, *_TASK_LIBRARIES[task]])
+    return code_fingerprint(["tap.studies.endpoint", *modules], [*COMPUTING, *TASKS[task].libraries])
 
 
 def code_of_probe(task: str) -> str:
@@ -91,7 +79,7 @@ def code_of_probe(task: str) -> str:
     Raises:
         UserError: the task is not built yet.
     """
-    return code_fingerprint(["tap.studies.probes", *_model(task, DENSE)], [*COMPUTING, *_TASK_LIBRARIES[task]])
+    return code_fingerprint(["tap.studies.probes", *_model(task, DENSE)], [*COMPUTING, *TASKS[task].libraries])
 
 
 def code_of_gathering() -> str:
@@ -128,9 +116,9 @@ def _model(task: str, method: str) -> Sequence[str]:
     if not is_built(task):
         raise UserError(f"task: '{task}' is not built yet; leave it out of `tasks` in params.yaml")
     if method == PRETRAINING:
-        return ("tap.tasks.pretraining.task", _TASKS[task], f"tap.reducers.{DENSE}")
+        return ("tap.tasks.pretraining.task", TASKS[task].module, f"tap.reducers.{DENSE}")
     reducer = f"tap.reducers.{method}"
     if not module_exists(reducer):
         raise UserError(f"method: '{method}' is not built yet; leave it out of tasks.{task}.methods")
     teacher = (f"tap.reducers.{DENSE}",) if method in TAUGHT else ()
-    return (_TASKS[task], reducer, *teacher)
+    return (TASKS[task].module, reducer, *teacher)

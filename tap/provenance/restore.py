@@ -17,8 +17,10 @@ from tap.config.load import load_params
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.checkpoints import bring_back, kept_weights
+from tap.provenance.finding import Kind
+from tap.provenance.finding_lines import finding_lines
 from tap.provenance.publish import publish, published
-from tap.provenance.verify import Kind, Verification, require, verify
+from tap.provenance.verify import Verification, require, verify
 
 _LONG_AGO = 86400.0
 
@@ -53,7 +55,7 @@ def restore(cfg: ScaleConfig, root: Path | str = ".") -> str:
             if place is not None and place.is_file():
                 os.utime(place, (_LONG_AGO, _LONG_AGO))  # older than its inputs: Snakemake makes it again
     lines = [f"restored {len(sound)} of {len(found.order)} jobs of scale {cfg.scale}"]
-    lines += [f"  not restored, snakemake makes it again: {finding}" for finding in found.findings]
+    lines += [f"  not restored, snakemake makes it again: {line}" for line in finding_lines(found.findings)]
     return "\n".join(lines)
 
 

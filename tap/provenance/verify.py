@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,50 +18,16 @@ from tap.errors import UserError
 from tap.provenance.checkpoints import differing
 from tap.provenance.current import Today
 from tap.provenance.files import hash_files
+from tap.provenance.finding import MEND, Finding, Kind
+from tap.provenance.finding_lines import finding_lines
 from tap.provenance.ledger import Ledger, Record, read_ledger
 from tap.provenance.record import OUTSIDE, describe_folder, made_by, name_in_records, record_job
-
-
-class Kind(StrEnum):
-    """What is wrong with a file."""
-
-    EDITED = "edited"
-    MISSING = "missing"
-    STALE = "stale"
-    UNKNOWN = "unknown"
-
 
 SOURCES: Final = ("tap/", "workflow/")
 """Files of the project itself, which git keeps: they need no record."""
 
 _TELLING: Final = ("model.safetensors", "metrics.json", "manifest.json", ".tex")
 """Files by which a person knows what a job made, rather than by its logs."""
-_MEND: Final[dict[Kind, str]] = {
-    Kind.EDITED: "take back what the job made (git checkout, dvc checkout), or delete it and snakemake makes it anew",
-    Kind.MISSING: "dvc pull brings it back, or snakemake makes it anew",
-    Kind.STALE: "snakemake makes it anew (after a clone: `tap restore` first)",
-    Kind.UNKNOWN: "delete it, or have the workflow make it (data: `tap data prepare` writes their record)",
-}
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong.
-
-    Attributes:
-        path: the file, as records call it.
-        kind: what is wrong with it.
-        reason: why, in words.
-        record: the record that is concerned; empty for a file without one.
-    """
-
-    path: str
-    kind: Kind
-    reason: str
-    record: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.kind}: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -142,20 +107,21 @@ def verify(
     return Verification(ledger, tuple(order), files, tuple(walk.findings), size)
 
 
-def require(verification: Verification, allowed: Iterable[Kind] = ()) -> None:
+def require(verification: Verification, allowed: Iterable[Kind] = (), everything: bool = False) -> None:
     """Refuses what is wrong.
+
+    Args:
+        verification: what was found.
+        allowed: kinds of findings to let pass.
+        everything: name every finding, where those of one kind and folder share a line otherwise.
 
     Raises:
         UserError: names the first finding that is not allowed, how to mend it, and what else there is.
     """
     findings = [finding for finding in verification.findings if finding.kind not in set(allowed)]
-    if not findings:
-        return
-    first, *others = findings
-    lines = [f"{first}; {_MEND[first.kind]}", *(f"  also {other}" for other in others[:10])]
-    if len(others) > 10:
-        lines.append(f"  and {len(others) - 10} more")
-    raise UserError("\n".join(lines))
+    if findings:
+        first, *others = finding_lines(findings, everything)
+        raise UserError("\n".join([f"{first}; {MEND[findings[0].kind]}", *(f"  also {other}" for other in others)]))
 
 
 def verified_path(scale: str, task: str) -> Path:

@@ -11,21 +11,34 @@ from tap.encoder.blocks import add_attention, project_all, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens, on_device
 from tap.errors import UserError
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings
 from tap.reducers.merging import Bipartite, Merged, Plan, copy_to_positions, merge, regroup
 from tap.reducers.registry import register
 
+METHOD = Method(readout="own", calibrated=True)
+ROW = Row(
+    "ALGM",
+    tasks=("seg",),
+    order=90,
+    in_paper=True,
+    origin=Origin(
+        "tue-mps/algm-segmenter",
+        "674eaa2",
+        "MIT, parts CC BY-NC 4.0",
+        readout="each position copies the merged token that holds it",
+        adapted=("thresholds of each image alone, not of its batch", "local threshold calibrated to a mean of K"),
+    ),
+)
+
+
 _WINDOW = 2
 
 
-@register
+@register(METHOD)
 class Algm(Reducer):
     """Local merging of 2 x 2 windows in one block, global merging of pairs in another; both by token cosine."""
 
-    name = "algm"
-    title = "ALGM"
-    fixed_count = False
-    calibrated = True
     calibrated_first = True
     threshold_range = (-1.0, 1.0)
 

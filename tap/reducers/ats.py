@@ -13,18 +13,34 @@ from tap.encoder.blocks import add_attention, project_all, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Layout, Tokens
 from tap.errors import UserError
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, remove
 from tap.reducers.registry import register
 
+METHOD = Method(calibrated=True)
+ROW = Row(
+    "ATS",
+    tasks=("cls",),
+    order=60,
+    in_paper=True,
+    origin=Origin(
+        "adaptivetokensampling/ATS",
+        "9271257",
+        "Apache-2.0",
+        path="attention sampling",
+        adapted=(
+            "the number of samples is calibrated to a mean of K",
+            "no sampling in the last block",
+            "the draw of an image does not depend on its batch",
+        ),
+    ),
+)
 
-@register
+
+@register(METHOD)
 class Ats(Reducer):
     """Samples at evenly spaced points; patches that are drawn more than once make the counts differ."""
 
-    name = "ats"
-    title = "ATS"
-    fixed_count = False
-    calibrated = True
     calibrated_first = True
     threshold_range = (0.0, 4096.0)  # a point of its own for nearly every patch, however uneven the scores
 

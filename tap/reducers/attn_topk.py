@@ -8,16 +8,29 @@ from tap.core.selection import select
 from tap.encoder.blocks import add_attention, project_all, received_attention, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, remove
 from tap.reducers.registry import register
 
+METHOD = Method(readout="common")
+ROW = Row(
+    "Attn Top-K",
+    tasks=("cls", "seg", "det"),
+    order=20,
+    in_paper=True,
+    origin=Origin(
+        "youweiliang/evit",
+        "5ca95a7",
+        "Apache-2.0",
+        readout="EViT score without the fused token, no native readout, common recovery",
+        adapted=("mean incoming attention where there is no class token",),
+    ),
+)
 
-@register
+
+@register(METHOD)
 class AttnTopK(FixedSchedule):
     """Keeps what the class token attends to most; without a class token, what is attended to most on average."""
-
-    name = "attn_topk"
-    title = "Attn Top-K"
 
     def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
         """Attends with every patch, then removes, then runs the MLP on what stays."""

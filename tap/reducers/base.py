@@ -20,6 +20,7 @@ from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
+from tap.method_facts import Method
 
 IGNORE = 255
 """Class of void pixels in training targets and in evaluation, and of patches without any other: no loss counts them."""
@@ -34,7 +35,7 @@ class ReducerSettings:
         depth: blocks L.
         keep_rate: final keep rate rho in (0, 1].
         layers: pruning blocks, from 1, increasing.
-        task: `cls`, `seg` or `det`.
+        task: name of the task, which a register of its own belongs to.
         class_token: whether row 0 of every image is a class token.
         dense: whether a dense head reads grids (then TAP has a recovery readout in use).
         split: shares of the removal budget per pruning block, for methods with a fixed schedule.
@@ -43,6 +44,7 @@ class ReducerSettings:
         allocation_bias, recovery_bias, register_std: initial values of the controller.
         schedule: shares of the removal budget per pruning block that replace the learned allocation (ablations).
         num_classes: classes of the task's head, for auxiliary heads; None where there is no head.
+        background: whether a patch may be no object at all, one more class of an auxiliary head.
         patches: patches of an image of the model's own size, for methods that learn something for each; None elsewhere.
         options: settings of the method itself (`tap.config.options`); None is its public recipe.
     """
@@ -64,6 +66,7 @@ class ReducerSettings:
     register_std: float = 0.02
     schedule: tuple[float, ...] | None = None
     num_classes: int | None = None
+    background: bool = False
     patches: int | None = None
     options: Any = None
 
@@ -127,12 +130,10 @@ class Reducer(nn.Module):
     """Base of all methods: by itself it removes nothing.
 
     Attributes:
-        name: how params.yaml and the registry call the method.
-        title: how a table calls it.
-        fixed_count: whether every image ends with exactly K patches.
-        calibrated: whether the method has a buffer `threshold`, a number in `threshold_range`, that decides how many
-            patches are left: the mean count never falls when the threshold rises. It is found on the calibration split
-            (`tap.engine.calibration`) after the training.
+        name: how params.yaml and the registry call the method: the name of its file.
+        method: what its jobs act upon. A calibrated method has a buffer `threshold`, a number in `threshold_range`,
+            that decides how many patches are left: the mean count never falls when the threshold rises. It is found on
+            the calibration split (`tap.engine.calibration`) after the training.
         calibrated_first: whether it is also found before the training, with the weights that the training starts from.
         threshold_range: where it is looked for.
         wants_patch_targets: whether `losses` reads the class of every patch.
@@ -141,9 +142,7 @@ class Reducer(nn.Module):
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]
-    fixed_count: ClassVar[bool] = True
-    calibrated: ClassVar[bool] = False
+    method: ClassVar[Method]
     calibrated_first: ClassVar[bool] = False
     threshold_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     wants_patch_targets: ClassVar[bool] = False

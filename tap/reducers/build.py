@@ -20,6 +20,7 @@ from tap.errors import UserError
 from tap.reducers.base import ReducerSettings
 from tap.reducers.registry import get
 from tap.seeds import derive_seed
+from tap.task_facts import TaskFacts
 
 _FAMILIES = ("vision_transformer", "deit")
 """timm's modules that hold plain Vision Transformers."""
@@ -95,29 +96,38 @@ def _named_vit(name: str, options: dict[str, Any]) -> VisionTransformer:
     return vit
 
 
-def build_encoder(spec: JobSpec, recovery: RecoverySettings | None = None) -> SparseEncoder:
+def build_encoder(spec: JobSpec, task: TaskFacts, recovery: RecoverySettings | None = None) -> SparseEncoder:
     """The encoder of a job, with every initial weight a function of the job's seed.
 
     The backbone draws from a stream of its own, so that all methods of one seed start from the same backbone.
 
     Args:
         spec: the job.
+        task: what its task is.
         recovery: how dense reads give removed positions back; None is the method's own way.
+
+    Raises:
+        UserError: the task's head reads every position, and the method says nothing of removed ones.
     """
-    dense = spec.task != "cls"
+    method = get(spec.method)
+    if task.dense and method.method.readout is None:
+        raise UserError(
+            f"method: '{spec.method}' is not for {task.name}: its file says nothing of what a dense head reads at "
+            "removed positions (METHOD.readout)"
+        )
     with torch.random.fork_rng():
         torch.manual_seed(derive_seed(spec.seed, "backbone"))
-        vit = build_vit(spec.model, dynamic_size=dense)
+        vit = build_vit(spec.model, dynamic_size=task.dense)
         torch.manual_seed(derive_seed(spec.seed, "reducer"))
-        reducer = get(spec.method)(
+        reducer = method(
             ReducerSettings(
                 width=vit.embed_dim,
                 depth=len(vit.blocks),
                 keep_rate=spec.rate,
                 layers=spec.controller.layers,
-                task=spec.task,
+                task=task.name,
                 class_token=spec.model.class_token,
-                dense=dense,
+                dense=task.dense,
                 split=spec.static_split,
                 seed=spec.seed,
                 tau_start=spec.controller.tau_start,
@@ -128,6 +138,7 @@ def build_encoder(spec: JobSpec, recovery: RecoverySettings | None = None) -> Sp
                 register_std=spec.controller.register_std,
                 schedule=spec.controller.schedule,
                 num_classes=spec.data.num_classes,
+                background=task.background,
                 patches=(spec.model.image_size // vit.patch_embed.patch_size[0]) ** 2,
                 options=None if spec.options is None else spec.options.of(spec.method),
             )

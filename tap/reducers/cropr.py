@@ -17,9 +17,30 @@ from tap.encoder.blocks import run_block
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import IGNORE, FixedSchedule, ReducerSettings, TrainingPass
 from tap.reducers.copies import complete_grid, keep_copies, rejoin
 from tap.reducers.registry import register
+
+METHOD = Method(readout="own")
+ROW = Row(
+    "Token Cropr",
+    tasks=("cls", "seg", "det"),
+    order=120,
+    in_paper=True,
+    origin=Origin(
+        "benbergner/cropr",
+        "2f8b624",
+        path="learned queries, auxiliary heads in training, last-layer fusion",
+        readout="pruned patches re-join before the last block, in their places",
+        adapted=("three pruning blocks instead of one behind every block",),
+        adapted_dense=(
+            "the most frequent class of a patch as its target",
+            "in detection the class of the smallest box around it (the public code has no detection)",
+        ),
+    ),
+)
+
 
 SEEN = "cropr.seen"
 
@@ -93,15 +114,13 @@ class AuxiliaryHead(nn.Module):
         return self.head(self.norm(out))
 
 
-@register
+@register(METHOD)
 class Cropr(FixedSchedule):
     """Patches leave after a block; what has left re-joins before the last block, which sees every token.
 
     A query for the class in classification, one for each patch in dense tasks.
     """
 
-    name = "cropr"
-    title = "Token Cropr"
     training_only = ("auxiliary",)
     wants_patch_targets = True
 
@@ -114,12 +133,12 @@ class Cropr(FixedSchedule):
                 f"options.cropr.layers: patches that leave after block {self.layers[-1]} of {settings.depth} spare "
                 "nothing; name earlier blocks"
             )
-        per_patch = settings.task != "cls" and settings.patches is not None
+        per_patch = settings.dense and settings.patches is not None
         queries = (settings.patches or 1) if per_patch else 1
         self.scorers = nn.ModuleList(Scorer(settings.width, queries, options.projections) for _ in self.layers)
         self.auxiliary = None
         if settings.num_classes is not None:
-            classes = settings.num_classes + (settings.task == "det")  # one more for the background
+            classes = settings.num_classes + settings.background
             self.auxiliary = nn.ModuleList(
                 AuxiliaryHead(settings.width, classes, options.mlp, options.heads, options.projections)
                 for _ in self.layers
@@ -130,7 +149,7 @@ class Cropr(FixedSchedule):
         final = super().schedule(patches)
         warmup = self.options.warmup
         if warmup is None:
-            warmup = 0.0 if self.settings.task == "cls" else 0.5
+            warmup = 0.5 if self.settings.dense else 0.0
         if not self.training or self.progress >= warmup:
             return final
         return [patches - int((patches - count) * self.progress / warmup) for count in final]
@@ -168,7 +187,7 @@ class Cropr(FixedSchedule):
         terms: dict[str, Tensor] = {}
         for stage, states in given.output.memory.get(SEEN, ()):
             logits = self.predict(stage, states)
-            if self.settings.task == "cls":
+            if not self.settings.dense:
                 if given.targets is None:
                     continue
                 loss = F.cross_entropy(logits[:, 0], given.targets)

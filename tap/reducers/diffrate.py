@@ -19,9 +19,29 @@ from tap.encoder.blocks import add_attended, add_attention, project_all, run_blo
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens, true_positions
 from tap.errors import UserError
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, PartRates, Reducer, ReducerSettings, TrainingPass
 from tap.reducers.merging import Merged, Plan, merge, regroup
 from tap.reducers.registry import register
+
+METHOD = Method(readout="common")
+ROW = Row(
+    "DiffRate",
+    tasks=("cls", "seg"),
+    order=80,
+    in_paper=True,
+    origin=Origin(
+        "OpenGVLab/DiffRate",
+        "91ae3e3",
+        path="searched counts of pruning and merging",
+        readout="no native readout, common recovery",
+        adapted=(
+            "the final count is pinned to K",
+            "search as a share of the common budget, from counts that end at K, to the cost of the common schedule",
+        ),
+    ),
+)
+
 
 _SEARCH, _COUNTS = "diffrate search", "diffrate counts"
 _VIT_B = 17.56
@@ -52,7 +72,7 @@ class Search:
     present: int
 
 
-@register
+@register(METHOD)
 class DiffRate(Reducer):
     """Two counts per block, from block 2 on: how many patches pruning and how many merging leaves.
 
@@ -60,8 +80,6 @@ class DiffRate(Reducer):
     counts are fixed; no block leaves fewer than K patches, and the last but one leaves K.
     """
 
-    name = "diffrate"
-    title = "DiffRate"
     training_only = ("logits",)
 
     shares: Tensor

@@ -12,25 +12,43 @@ from tap.encoder.sparse_vit import EncoderOutput
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens, true_positions
 from tap.errors import UserError
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, TrainingPass
 from tap.reducers.copies import complete_grid, keep_copies
 from tap.reducers.mask_decoder import MaskDecoder, mask_losses
 from tap.reducers.registry import register
 
+METHOD = Method(readout="own", calibrated=True)
+ROW = Row(
+    "DToP",
+    tasks=("seg",),
+    order=100,
+    in_paper=True,
+    origin=Origin(
+        "zbwxp/Dynamic-Token-Pruning",
+        "2baefff",
+        "BSD-2-Clause",
+        readout="positions that exit keep the logits of the head that let them go",
+        adapted=(
+            "the common head reads the rest, its log-probabilities beside those of exits",
+            "mask losses on patches instead of pixels",
+            "both phases within the common budget",
+            "threshold calibrated to a mean of K",
+        ),
+    ),
+)
+
+
 EXITS, ANSWERS, CANVAS = "dtop.exits", "dtop.answers", "dtop.canvas"
 
 
-@register
+@register(METHOD)
 class DToP(Reducer):
     """Auxiliary heads after some blocks; a patch exits where its confidence is above the threshold.
 
     Its logits are then those of the head that let it go. Under the threshold's calibration the mean count is K.
     """
 
-    name = "dtop"
-    title = "DToP"
-    fixed_count = False
-    calibrated = True
     wants_patch_targets = True
 
     def __init__(self, settings: ReducerSettings) -> None:

@@ -14,8 +14,29 @@ from tap.encoder.attention import soft_attention
 from tap.encoder.blocks import add_attended, attention_operands, project, project_all, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, PartRates, ReducerSettings, TrainingPass, remove
 from tap.reducers.registry import register
+
+METHOD = Method(taught=True)
+ROW = Row(
+    "DynamicViT",
+    tasks=("cls",),
+    order=40,
+    in_paper=True,
+    origin=Origin(
+        "raoyongming/DynamicViT",
+        "1322e62",
+        "MIT",
+        path="learned predictors, masked attention and dense teacher in training",
+        adapted=(
+            "the teacher is the no-pruning checkpoint of the same seed",
+            "phases as shares of the common budget",
+            "neither frozen phase nor slow backbone where training starts from MAE weights",
+        ),
+    ),
+)
+
 
 KEPT, DECISIONS = "dynamicvit.kept", "dynamicvit.decisions"
 
@@ -57,12 +78,9 @@ class Predictor(nn.Module):
             return self.out(torch.cat([local, mean.expand_as(shared)], dim=-1)).float().log_softmax(dim=-1)
 
 
-@register
+@register(METHOD)
 class DynamicViT(FixedSchedule):
     """Inference removes before a block and keeps the likeliest; training keeps the length and masks attention."""
-
-    name = "dynamicvit"
-    title = "DynamicViT"
 
     def __init__(self, settings: ReducerSettings) -> None:
         super().__init__(settings)

@@ -14,21 +14,32 @@ from tap.encoder.blocks import add_attention, project_all, received_attention, r
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Layout, Tokens
 from tap.errors import UserError
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, ReducerSettings
 from tap.reducers.registry import register
 
+METHOD = Method()
+ROW = Row(
+    "EViT",
+    tasks=("cls",),
+    order=30,
+    in_paper=True,
+    origin=Origin(
+        "youweiliang/evit",
+        "5ca95a7",
+        "Apache-2.0",
+        path="token fusion",
+        adapted=("counts instead of rates, so that K is exact beside the fused token",),
+    ),
+)
 
-@register
+
+@register(METHOD)
 class Evit(FixedSchedule):
     """Keeps by class attention; the fused token competes as an ordinary token at the next pruning block."""
 
-    name = "evit"
-    title = "EViT"
-
     def __init__(self, settings: ReducerSettings) -> None:
         super().__init__(settings)
-        if settings.dense:
-            raise UserError("method: 'evit' is for classification; its fused token has no place on a grid")
         if not settings.class_token:
             raise UserError("method: 'evit' ranks by the class token's attention; use a model with a class token")
         counts = self.options.counts

@@ -15,9 +15,25 @@ from tap.encoder.sparse_vit import EncoderOutput
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, TrainingPass
 from tap.reducers.copies import complete_grid, keep_copies, rejoin
 from tap.reducers.registry import register
+
+METHOD = Method(readout="own")
+ROW = Row(
+    "Evo-ViT",
+    tasks=("cls",),
+    order=50,
+    in_paper=True,
+    origin=Origin(
+        "YifanXu74/Evo-ViT",
+        "4c5d9b3",
+        path="slow-fast update (fast patches wait unchanged), mean of all patches at the head",
+        adapted=("stages from the first step on instead of after 200 epochs with a choice at every block",),
+    ),
+)
+
 
 SCORES, SLOW = "evovit.scores", "evovit.slow"
 
@@ -42,15 +58,13 @@ class ClassHead(nn.Module):
         return self.head(self.norm(states))
 
 
-@register
+@register(METHOD)
 class EvoViT(Reducer):
     """Slow patches run through the blocks of a stage, fast ones wait; a running class attention chooses.
 
     Public DeiT code: the fast patches keep their state, without an update by a representative token.
     """
 
-    name = "evovit"
-    title = "Evo-ViT"
     training_only = ("class_head",)
 
     def __init__(self, settings: ReducerSettings) -> None:

@@ -9,16 +9,17 @@ from tap.core.selection import select
 from tap.encoder.blocks import project, run_block, run_survivors
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
+from tap.method_facts import Method, Row
 from tap.reducers.base import FixedSchedule, remove
 from tap.reducers.registry import register
 
+METHOD = Method(readout="common")
+ROW = Row("Random", tasks=("cls", "seg", "det"), order=10, in_paper=True)
 
-@register
+
+@register(METHOD)
 class Random(FixedSchedule):
     """Keeps patches in the order of a stateless draw keyed by (seed, sample id, block)."""
-
-    name = "random"
-    title = "Random"
 
     def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
         """Removes before the block, so that it only sees what stays."""

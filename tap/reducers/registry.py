@@ -4,22 +4,40 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from typing import TypeVar
 
 import tap.reducers
 from tap.errors import UserError
+from tap.method_facts import Method
 from tap.reducers.base import Reducer
 
 _REGISTRY: dict[str, type[Reducer]] = {}
 Class = TypeVar("Class", bound=type[Reducer])
 
 
-def register(cls: Class) -> Class:
-    """Class decorator: makes a reducer known under its `name`."""
-    if cls.name in _REGISTRY:
-        raise ValueError(f"two reducers are called '{cls.name}'")
-    _REGISTRY[cls.name] = cls
-    return cls
+def register(method: Method) -> Callable[[Class], Class]:
+    """Class decorator: makes a reducer known by the name of its file.
+
+    Args:
+        method: what its jobs act upon; the class has it as `method`.
+
+    Raises:
+        ValueError: a file with two reducers, or a readout that the class does not have.
+    """
+
+    def registered(cls: Class) -> Class:
+        cls.name, cls.method = cls.__module__.rpartition(".")[2], method
+        if cls.name in _REGISTRY:
+            raise ValueError(f"two reducers are called '{cls.name}'")
+        if (cls.read is not Reducer.read) != (method.readout == "own"):
+            raise ValueError(
+                f"'{cls.name}' says readout={method.readout!r}; a `read` of the class is 'own', no other is"
+            )
+        _REGISTRY[cls.name] = cls
+        return cls
+
+    return registered
 
 
 def available() -> tuple[str, ...]:

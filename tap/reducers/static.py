@@ -12,16 +12,17 @@ from tap.encoder.blocks import project, received_attention, run_block, run_survi
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
+from tap.method_facts import Method, Row
 from tap.reducers.base import FixedSchedule, ReducerSettings, remove
 from tap.reducers.registry import register
 
+METHOD = Method(readout="common")
+ROW = Row("Static rule", tasks=("cls", "seg", "det"), order=200, in_paper=True)
 
-@register
+
+@register(METHOD)
 class Static(FixedSchedule):
     """Keeps the largest mean incoming attention; the blocks remove 26.8, 33.4 and 39.8 % of the budget."""
-
-    name = "static"
-    title = "Static rule"
 
     def __init__(self, settings: ReducerSettings) -> None:
         super().__init__(settings)

@@ -12,8 +12,29 @@ from tap.encoder.blocks import run_block, run_masked
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, TrainingPass
 from tap.reducers.registry import register
+
+METHOD = Method(readout="complete", calibrated=True)
+ROW = Row(
+    "SViT",
+    tasks=("det",),
+    order=110,
+    in_paper=True,
+    origin=Origin(
+        "uzh-rpg/svit",
+        "d2472c1",
+        "Apache-2.0",
+        readout="skipped tokens are copied through",
+        adapted=(
+            "ViTDet trunk: windows group the tokens that gates let through",
+            "at least one token goes through",
+            "threshold calibrated to a mean of K in the last block",
+        ),
+    ),
+)
+
 
 CHOSEN = "svit.chosen"
 FIRST_BLOCK = 4
@@ -38,17 +59,12 @@ class Gate(nn.Module):
             return self.mlp(self.norm(states.to(self.norm.weight.dtype))).float().log_softmax(dim=-1)
 
 
-@register
+@register(METHOD)
 class SViT(Reducer):
     """Tokens that the gate lets past keep their state; under the threshold's calibration the last block gets K of them.
 
     A gate decides on patches alone (the public variant that leaves the class token out); at least one goes through.
     """
-
-    name = "svit"
-    title = "SViT"
-    fixed_count = False
-    calibrated = True
 
     def __init__(self, settings: ReducerSettings) -> None:
         super().__init__(settings)

@@ -15,16 +15,17 @@ from tap.core.temperature import cosine_temperature
 from tap.encoder.blocks import project, run_block, run_survivors
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
+from tap.method_facts import Method, Row
 from tap.reducers.base import Reducer, ReducerSettings, remove
 from tap.reducers.registry import register
 
+METHOD = Method(readout="learned")
+ROW = Row("TAP-J (ours)", tasks=("cls", "seg", "det"), order=210, in_paper=True)
 
-@register
+
+@register(METHOD)
 class Tap(Reducer):
     """One register and two readouts, 3 d + 2 parameters (Sec. Parameter and memory cost)."""
-
-    name = "tap"
-    title = "TAP-J (ours)"
 
     def __init__(self, settings: ReducerSettings) -> None:
         super().__init__(settings)

@@ -11,17 +11,31 @@ from tap.encoder.blocks import add_attention, project_all, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
+from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer
 from tap.reducers.merging import Bipartite, Merged, copy_to_positions, merge, regroup
 from tap.reducers.registry import register
 
+METHOD = Method(readout="own")
+ROW = Row(
+    "ToMe",
+    tasks=("cls", "seg"),
+    order=70,
+    in_paper=True,
+    origin=Origin(
+        "facebookresearch/ToMe",
+        "af95e4b",
+        "CC BY-NC 4.0",
+        path="bipartite merging by keys in every block",
+        readout="each position copies the merged token that holds it",
+        adapted=("merges per block are chosen so that exactly K tokens reach the last one",),
+    ),
+)
 
-@register
+
+@register(METHOD)
 class Tome(Reducer):
     """Pairs tokens by the cosine of their mean keys; a merged token is the mean of its patches."""
-
-    name = "tome"
-    title = "ToMe"
 
     def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
         """Attends with every token, then merges, then runs the MLP on what is left."""

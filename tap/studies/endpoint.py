@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tap.config.jobs import endpoint_path, job_json, run_of, uses_endpoint
-from tap.config.methods import SCORES
 from tap.config.schema import JobSpec
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
@@ -41,8 +40,8 @@ def run_endpoint(specs: Sequence[JobSpec]) -> Path:
     if not concerned:
         raise UserError("endpoint: no method of this task uses the common recovery, so there is nothing to choose")
     first = concerned[0]
-    score = SCORES[first.task][0]
     task, device = get_task(first), select_device(first.device)
+    score = task.facts.score
     started, models, weights = datetime.now(UTC), [], set()
     with cpu_threads(first.profile.threads):
         for spec in concerned:
@@ -52,7 +51,7 @@ def run_endpoint(specs: Sequence[JobSpec]) -> Path:
             models.append(model.to(device))
             weights.add(path)
         choice = choose_endpoint(
-            models, lambda model: task.evaluate(model, first, "calibration", device).metrics[score]
+            models, lambda model: task.evaluate(model, first, "calibration", device).metrics[score.name], score
         )
         content = {
             "endpoint": choice.endpoint,

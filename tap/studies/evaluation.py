@@ -92,7 +92,7 @@ def _profile(spec: JobSpec, task: Task, model: nn.Module, device: torch.device) 
     sample_ids = torch.tensor([sample.sample_id for sample in samples], device=device)
     how = (settings.warmup, settings.iterations, settings.dtype)
     profile = profile_encoder(encoder, images, sample_ids, *how)
-    if spec.task != "cls":
+    if task.facts.dense:
         profile |= profile_model(model, images, sample_ids, *how)
     return {
         "patches": encoder.vit.patch_embed.num_patches,

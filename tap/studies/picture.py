@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,8 @@ from tap.engine.job import published_weights
 from tap.errors import UserError
 from tap.provenance.behind import code_of_picture
 from tap.provenance.record import write_record
+from tap.task_facts import TASKS
 from tap.tasks.registry import get_task
-
-PICTURED = ("seg", "det")
-"""Tasks whose runs can be drawn."""
 
 PICTURE, RECORD = "picture.png", "picture.json"
 
@@ -30,14 +29,11 @@ def run_picture(spec: JobSpec) -> Path:
     Raises:
         UserError: the task has no such picture, or the run is not trained.
     """
-    if spec.task not in PICTURED:
-        raise UserError(f"picture: task '{spec.task}' has none; name a run of {' or '.join(PICTURED)}")
-    draw: Any
-    if spec.task == "seg":  # here, since MMSegmentation and MMDetection take seconds to import
-        from tap.tasks.segmentation.picture import draw
-    else:
-        from tap.tasks.detection.picture import draw
-
+    module = TASKS[spec.task].drawing
+    if not module:
+        pictured = " or ".join(name for name, facts in TASKS.items() if facts.drawing)
+        raise UserError(f"picture: task '{spec.task}' has none; name a run of {pictured}")
+    draw: Any = importlib.import_module(module).draw  # now, since MMSegmentation and MMDetection take seconds to import
     started, run = datetime.now(UTC), run_of(spec)
     weights = published_weights(run)
     device = select_device(spec.device)

@@ -20,7 +20,7 @@ import torch
 from torch.utils.data import Subset
 
 from tap.config.jobs import job_spec, probe_folder, probe_parameters, probed_runs, run_of, task_of
-from tap.config.methods import CRITERIA, SCORES
+from tap.config.methods import CRITERIA
 from tap.config.schema import JobSpec, ProbeConfig, ScaleConfig
 from tap.criteria.registry import get
 from tap.encoder.sparse_vit import SparseEncoder
@@ -32,6 +32,7 @@ from tap.provenance.behind import code_of_probe
 from tap.provenance.files import atomic_write
 from tap.provenance.record import LIBRARIES, evidence_of_data, record_job
 from tap.studies.probe_encoder import Probe, ProbeEncoder
+from tap.task_facts import TASKS, Metric
 from tap.tasks.pipeline import PerImage, Pipeline, joined
 from tap.tasks.recovery import ENDPOINTS
 from tap.tasks.registry import get_task
@@ -58,9 +59,9 @@ def run_layer_probe(cfg: ScaleConfig, task: str) -> Path:
         UserError: the checkpoint is not trained, a setting does not fit, or the recovery probe has not been made.
     """
     read, alpha = [], 1.0
-    if task != "cls":
+    if TASKS[task].dense:
         path = probe_folder(cfg.scale, task, "recovery") / VALUES
-        alpha = preferred_endpoint(path, SCORES[task][0])
+        alpha = preferred_endpoint(path, TASKS[task].score)
         read.append(path)
     criteria = [get(name) for name in task_of(cfg, task).probes.criteria or CRITERIA]
 
@@ -81,8 +82,9 @@ def run_recovery_probe(cfg: ScaleConfig, task: str) -> Path:
     Raises:
         UserError: the task has no dense head, a checkpoint is not trained, or a setting does not fit.
     """
-    if task == "cls":
-        raise UserError("probe recovery: classification restores nothing; name seg or det")
+    if "recovery" not in TASKS[task].probes:
+        dense = " or ".join(name for name, facts in TASKS.items() if facts.dense)
+        raise UserError(f"probe recovery: {task} restores nothing; name {dense}")
     criterion = get(RECOVERY_CRITERION)
 
     def probes(layers: Sequence[int]) -> list[Probe]:
@@ -156,7 +158,7 @@ def eligible_layers(encoder: SparseEncoder, settings: ProbeConfig) -> tuple[int,
     return settings.layers or eligible
 
 
-def preferred_endpoint(path: Path, metric: str) -> float:
+def preferred_endpoint(path: Path, metric: Metric) -> float:
     """The endpoint with the better mean over blocks and seeds; the full offset where they are equal.
 
     Args:
@@ -169,9 +171,9 @@ def preferred_endpoint(path: Path, metric: str) -> float:
     if not path.is_file():
         raise UserError(f"{path}: the recovery probe is not made yet; run `tap probe recovery` for this task first")
     frame = pd.read_csv(path)
-    frame = frame[(frame["metric"] == metric) & (frame["criterion"] != DENSE_ROW)]
+    frame = frame[(frame["metric"] == metric.name) & (frame["criterion"] != DENSE_ROW)]
     means = frame.groupby("endpoint")["value"].mean()
-    return max(ENDPOINTS, key=lambda alpha: means[alpha])
+    return max(ENDPOINTS, key=lambda alpha: metric.gain(means[alpha], 0.0))
 
 
 def _run(
@@ -236,12 +238,15 @@ def _rows(
         "seed": spec.seed,
         "criterion": DENSE_ROW if probe is None else probe.criterion.name,
         "layer": 0 if probe is None else probe.layer,
-        "endpoint": None if probe is None or spec.task == "cls" else probe.alpha,
+        "endpoint": None if probe is None or not task.facts.dense else probe.alpha,
         "keep_rate": 1.0 if probe is None else settings.keep_rate,
         "tokens": float(np.mean(found["final_tokens"])),
         "images": len(found["sample_id"]),
     }
-    return [{**common, "metric": name, "value": scores[name], "position": number} for name in SCORES[spec.task]]
+    return [
+        {**common, "metric": metric.name, "value": scores[metric.name], "position": number}
+        for metric in task.facts.metrics
+    ]
 
 
 def _packed(arrays: Sequence[Mapping[str, np.ndarray]]) -> bytes:

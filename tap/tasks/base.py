@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 
 from tap.config.schema import JobSpec
 from tap.seeds import derive_seed
+from tap.task_facts import TaskFacts
 
 SplitName = Literal["train", "calibration", "validation"]
 
@@ -120,9 +121,13 @@ class Evaluation:
 
 
 class Task(ABC):
-    """One pipeline: classification, segmentation or detection. Holds no state; every setting comes with the spec."""
+    """One pipeline. Holds no state; every setting comes with the spec.
 
-    name: str
+    Attributes:
+        facts: what the task is.
+    """
+
+    facts: TaskFacts
 
     @abstractmethod
     def datasets(self, spec: JobSpec) -> Splits:

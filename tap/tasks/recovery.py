@@ -18,10 +18,11 @@ from typing import Any, Final
 from torch import nn
 
 from tap.config.jobs import endpoint_file
-from tap.config.methods import TAP
+from tap.config.methods import LEARNED_RECOVERY
 from tap.config.schema import JobSpec
 from tap.encoder.recovery import RecoverySettings
 from tap.errors import UserError
+from tap.task_facts import Metric
 
 ENDPOINTS: Final = (1.0, 0.0)
 """Full offset and stand-in only."""
@@ -41,26 +42,27 @@ class EndpointChoice:
 
 
 def recovery_settings(spec: JobSpec) -> RecoverySettings:
-    """The recovery of a job: TAP's learned scale, or the one endpoint of all other methods.
+    """The recovery of a job: a learned scale where the method has one, else the one endpoint of all.
 
     Raises:
         UserError: the endpoint is to be chosen and has not been.
     """
     settings = spec.recovery
     scale: Any = settings.scale
-    if spec.method != TAP:
+    if spec.method not in LEARNED_RECOVERY:
         path = endpoint_file(spec)
         scale = settings.endpoint if path is None else _read_endpoint(path)
     scale = 1.0 if scale == "auto" else scale  # nothing is removed, so nothing is restored
     return RecoverySettings(scale, settings.matching, settings.zero_fill, spec.seed)
 
 
-def choose_endpoint(models: Sequence[nn.Module], score: Callable[[nn.Module], float]) -> EndpointChoice:
+def choose_endpoint(models: Sequence[nn.Module], score: Callable[[nn.Module], float], metric: Metric) -> EndpointChoice:
     """Scores checkpoints with both endpoints and takes the better one; the full offset where they are equal.
 
     Args:
         models: one or more models with an `encoder`; several (selectors, seeds) share one endpoint.
-        score: higher is better; computed on the calibration split.
+        score: computed on the calibration split.
+        metric: what it is, which says which way is better.
     """
     scores = {}
     for endpoint in ENDPOINTS:
@@ -69,7 +71,7 @@ def choose_endpoint(models: Sequence[nn.Module], score: Callable[[nn.Module], fl
             with _fixed_scale(model, endpoint):
                 found.append(score(model))
         scores[endpoint] = sum(found) / len(found)
-    return EndpointChoice(max(scores, key=lambda endpoint: scores[endpoint]), scores)
+    return EndpointChoice(max(scores, key=lambda endpoint: metric.gain(scores[endpoint], 0.0)), scores)
 
 
 @contextmanager

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+
+from tap.config.methods import PRETRAINING
 from tap.config.schema import JobSpec
+from tap.task_facts import TASKS
 from tap.tasks.base import Task
-from tap.tasks.classification.task import Classification
 from tap.tasks.pretraining.task import Pretraining
 
 
 def get_task(spec: JobSpec) -> Task:
     """The pipeline of a job; pre-training (method `mae`) borrows the images of its task."""
-    task: Task
-    if spec.task == "cls":
-        task = Classification()
-    elif spec.task == "seg":
-        from tap.tasks.segmentation.task import Segmentation  # here, since MMSegmentation takes seconds to import
-
-        task = Segmentation()
-    else:
-        from tap.tasks.detection.task import Detection  # as MMDetection
-
-        task = Detection()
-    return Pretraining(task) if spec.method == "mae" else task
+    module, _, name = TASKS[spec.task].pipeline.partition(":")
+    pipeline: type[Task] = getattr(importlib.import_module(module), name)  # now: MMSegmentation takes seconds to import
+    task = pipeline()
+    return Pretraining(task) if spec.method == PRETRAINING else task

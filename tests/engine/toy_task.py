@@ -24,6 +24,7 @@ from tap.config.schema import (
     ScheduleConfig,
     TrainConfig,
 )
+from tap.task_facts import CLS
 from tap.tasks.base import Batch, Evaluation, Item, Sample, Splits, Task, seeded_rng
 from tap.tasks.classification.task import Classification
 
@@ -100,7 +101,7 @@ class ToyModel(nn.Module):
 class ToyTask(Task):
     """`noisy` draws in the loss; from the progress `bad_from` on, the loss is not a number; a step takes `pause` s."""
 
-    name = "cls"
+    facts = CLS
 
     def __init__(self, noisy=True, bad_from=2.0, pause=0.0):
         self.noisy, self.bad_from, self.pause = noisy, bad_from, pause

@@ -7,8 +7,9 @@ import pytest
 from tap.config import load_scale
 from tap.errors import UserError
 from tap.provenance.checkpoints import bring_back, collect, kept_weights
+from tap.provenance.finding import Kind
 from tap.provenance.stages import BY_NAME, STAGES
-from tap.provenance.verify import Kind, verify
+from tap.provenance.verify import verify
 from tap.runs import Run
 
 TAP, DENSE = Run("smoke", "seg", "tap", 0.5), Run("smoke", "seg", "dense")

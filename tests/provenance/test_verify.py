@@ -13,8 +13,9 @@ from tap.config import load_scale
 from tap.errors import UserError
 from tap.paper.tidy import write_tidy
 from tap.provenance import behind, current, fingerprint
+from tap.provenance.finding import Kind
 from tap.provenance.record import record_job, sealed
-from tap.provenance.verify import Kind, require, verify, write_verified
+from tap.provenance.verify import require, verify, write_verified
 from tap.runs import Run
 
 START, FLOOR_START = (

@@ -18,10 +18,13 @@ from tap.config.schema import (
     ProfileConfig,
     TrainConfig,
 )
+from tap.encoder.sparse_vit import SparseEncoder
 from tap.errors import UserError
+from tap.method_facts import Method
 from tap.reducers.base import Reducer, ReducerSettings
 from tap.reducers.build import build_encoder, build_vit
 from tap.reducers.registry import available, get, register
+from tap.task_facts import TASKS
 
 SIZES = {"image_size": 16, "patch_size": 4, "channels": 1, "width": 16, "depth": 3, "heads": 2}
 
@@ -38,6 +41,10 @@ def job(**changes) -> JobSpec:
     return JobSpec(**settings | changes)
 
 
+def build(spec: JobSpec) -> SparseEncoder:
+    return build_encoder(spec, TASKS[spec.task])
+
+
 def equal_states(one: torch.nn.Module, other: torch.nn.Module) -> bool:
     pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
     return all(torch.equal(a, b) for a, b in pairs)
@@ -45,10 +52,10 @@ def equal_states(one: torch.nn.Module, other: torch.nn.Module) -> bool:
 
 def test_every_weight_is_a_function_of_the_seed():
     torch.manual_seed(1)
-    one = build_encoder(job())
+    one = build(job())
     torch.manual_seed(2)
-    assert equal_states(one, build_encoder(job()))
-    other = build_encoder(job(seed=1))
+    assert equal_states(one, build(job()))
+    other = build(job(seed=1))
     assert not equal_states(one.vit, other.vit)
     assert not equal_states(one.reducer, other.reducer)
 
@@ -57,7 +64,7 @@ def test_the_global_generator_is_left_alone():
     torch.manual_seed(1)
     expected = torch.rand(3)
     torch.manual_seed(1)
-    build_encoder(job())
+    build(job())
     assert torch.equal(torch.rand(3), expected)
 
 
@@ -65,8 +72,8 @@ def test_the_global_generator_is_left_alone():
 def test_all_methods_of_a_seed_share_the_backbone(method):
     model = ModelConfig(**SIZES | {"depth": 12})  # some methods act in fixed blocks
     options = MethodOptions(dtop=DtopOptions(heads=2)).only(method)  # its usual six do not fit the width
-    encoder = build_encoder(job(method=method, model=model, options=options))
-    assert equal_states(encoder.vit, build_encoder(job(model=model)).vit)
+    encoder = build(job(method=method, model=model, options=options))
+    assert equal_states(encoder.vit, build(job(model=model)).vit)
     assert encoder.reducer.name == method
 
 
@@ -80,7 +87,7 @@ def test_settings_reach_the_method():
         recovery_bias=0.2,
         register_std=0.3,
     )
-    encoder = build_encoder(job(seed=5, rate=0.25, controller=controller))
+    encoder = build(job(seed=5, rate=0.25, controller=controller))
     given = encoder.reducer.settings
     assert (given.width, given.depth, given.keep_rate, given.layers, given.seed) == (16, 3, 0.25, (2, 3), 5)
     assert (given.tau_start, given.tau_end, given.gumbel) == (3.0, 0.2, False)
@@ -88,9 +95,25 @@ def test_settings_reach_the_method():
     assert (given.task, given.dense, given.class_token, given.split) == ("cls", False, True, (40.0, 60.0))
 
 
+@pytest.mark.parametrize("method", ["evit", "dynamicvit", "ats"])
+def test_a_method_without_a_readout_is_refused_by_dense_tasks(method):
+    """Not restored with the full offset, as if it had asked for it."""
+    model = ModelConfig(**SIZES, class_token=False, read_blocks=(1, 3))
+    with pytest.raises(UserError, match=rf"method: '{method}' is not for det: its file says nothing of what"):
+        build(job(task="det", model=model, method=method))
+
+
+def test_a_readout_that_the_class_does_not_have_is_refused():
+    with pytest.raises(ValueError, match="'nothing' says readout='own'"):
+
+        @register(Method(readout="own"))
+        class Nothing(Reducer):
+            __module__ = "tap.reducers.nothing"
+
+
 def test_dense_tasks_take_any_size_and_read_grids():
     model = ModelConfig(**SIZES, class_token=False, read_blocks=(1, 3))
-    encoder = build_encoder(job(task="det", model=model)).eval()
+    encoder = build(job(task="det", model=model)).eval()
     assert encoder.reducer.settings.dense
     assert not encoder.reducer.settings.class_token
     with torch.no_grad():
@@ -102,12 +125,12 @@ TRUNK = {"class_token": False, "window": 3, "global_blocks": (2,), "rel_pos": Tr
 
 
 def test_windows_and_relative_position_make_a_vitdet_trunk():
-    encoder = build_encoder(job(task="det", model=ModelConfig(**SIZES, **TRUNK, read_blocks=(3,)))).eval()
+    encoder = build(job(task="det", model=ModelConfig(**SIZES, **TRUNK, read_blocks=(3,)))).eval()
     tables = {name: tuple(value.shape) for name, value in encoder.named_parameters() if ".rel_pos_h" in name}
     assert tables == {f"vit.blocks.{i}.attn.rel_pos_h": (length, 8) for i, length in enumerate((5, 7, 5))}
     assert not any(value.any() for name, value in encoder.named_parameters() if ".rel_pos_" in name)
     assert [block.attn.side for block in encoder.vit.blocks] == [3, None, 3]
-    plain = build_encoder(job(task="det", model=ModelConfig(**SIZES, **TRUNK).plain)).vit.state_dict()
+    plain = build(job(task="det", model=ModelConfig(**SIZES, **TRUNK).plain)).vit.state_dict()
     assert all(torch.equal(value, encoder.vit.state_dict()[name]) for name, value in plain.items())
     with torch.no_grad():
         assert encoder(torch.randn(2, 1, 20, 28)).grids[0].shape == (2, 35, 16)
@@ -194,9 +217,8 @@ def test_registry():
         get("tapp")
     with pytest.raises(ValueError, match="two reducers are called 'tap'"):
 
-        @register
+        @register(Method())
         class Second(Reducer):
-            name = "tap"
-            title = "second"
+            __module__ = "tap.reducers.tap"
 
     assert get("tap").__name__ == "Tap"

@@ -89,7 +89,12 @@ def test_public_model():
 def test_public_sizes(task, mlp, inference, training):
     """Parameters that three stages add to ViT-B: 1000 classes, or 150 classes and 1024 patches."""
     settings = ReducerSettings(
-        768, 12, task=task, num_classes=1000 if task == "cls" else 150, patches=1024, options=CroprOptions(mlp=mlp)
+        768,
+        12,
+        dense=task == "seg",
+        num_classes=1000 if task == "cls" else 150,
+        patches=1024,
+        options=CroprOptions(mlp=mlp),
     )
     reducer = get("cropr")(settings)
     assert reducer.added_parameters() == inference
@@ -122,7 +127,7 @@ def test_auxiliary_losses_do_not_reach_the_encoder():
 
 
 def test_dense_tasks_have_a_query_for_each_patch_and_skip_void():
-    model = tiny_encoder("cropr", settings=OPTIONS | {"task": "seg"}, reads=(4,), grid=(4, 5)).train()
+    model = tiny_encoder("cropr", settings=OPTIONS, reads=(4,), grid=(4, 5)).train()
     assert model.reducer.scorers[0].queries.shape == (1, 20, 16)
     output = model(tiny_images(model))
     targets = torch.randint(4, (3, 20))
@@ -138,7 +143,7 @@ def test_dense_tasks_have_a_query_for_each_patch_and_skip_void():
 
 
 def test_detection_has_a_class_for_the_background():
-    model = tiny_encoder("cropr", settings=OPTIONS | {"task": "det"}, reads=(4,), grid=(4, 5))
+    model = tiny_encoder("cropr", settings=OPTIONS | {"background": True}, reads=(4,), grid=(4, 5))
     assert model.reducer.auxiliary[0].head.out_features == 5
 
 
@@ -158,7 +163,7 @@ def test_pruned_patches_wait_and_rejoin_before_the_last_block(fusion):
 
 
 def test_removals_rise_over_the_first_half_of_a_dense_training():
-    model = tiny_encoder("cropr", 0.4, settings=OPTIONS | {"task": "seg", "options": CroprOptions(layers=(1, 2))})
+    model = tiny_encoder("cropr", 0.4, settings=OPTIONS | {"dense": True, "options": CroprOptions(layers=(1, 2))})
     reducer = model.train().reducer
     found = []
     for progress in (0.0, 0.25, 0.5, 1.0):

@@ -62,12 +62,14 @@ CASES = {
 
 every_method = pytest.mark.parametrize("method", available())
 pruning = pytest.mark.parametrize("method", [name for name in available() if name != "dense"])
-exact = pytest.mark.parametrize("method", [name for name in available() if get(name).fixed_count and name != "dense"])
+exact = pytest.mark.parametrize(
+    "method", [name for name in available() if not get(name).method.calibrated and name != "dense"]
+)
 ways = pytest.mark.parametrize(
     ("method", "dense"),
     [(name, False) for name in available()]
-    + [(name, True) for name in available() if METHODS[name] != ("cls",)]
-    + [(name, "trunk") for name in available() if "det" in METHODS[name]],
+    + [(name, True) for name in available() if METHODS[name].tasks != ("cls",)]
+    + [(name, "trunk") for name in available() if "det" in METHODS[name].tasks],
 )
 """Every method without and with a dense head, and on a ViTDet trunk, where its tasks have one."""
 
@@ -136,7 +138,7 @@ def test_nothing_to_remove_is_the_dense_encoder(method, dense, rate):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", [name for name in available() if "det" in METHODS[name]])
+@pytest.mark.parametrize("method", [name for name in available() if "det" in METHODS[name].tasks])
 @pytest.mark.parametrize("padded", [False, True])
 def test_keep_rate_1_is_the_dense_trunk_to_the_bit(method, padded):
     encoder, dense = (make(name, 1.0, "trunk", grid=(4, 5), padded=padded) for name in (method, "dense"))
@@ -184,7 +186,7 @@ def test_results_do_not_depend_on_batch_mates(method, dense, seed):
     with torch.no_grad():
         together = encoder(images, ids, return_trace=True)
         pooled = encoder.pool(together)
-        if not encoder.reducer.fixed_count or method == "tap":
+        if encoder.reducer.method.calibrated or method == "tap":
             # On the trunk the register has met no patch before block 2's attention.
             differs_at = 4 if dense == "trunk" and method == "tap" else case_of(method).differs_at
             differing = together.trace.removed[differs_at].tolist()
@@ -214,7 +216,7 @@ def test_precisions(method, dense, precision):
     for grid in output.grids:
         assert grid.dtype == dtype
         assert grid.isfinite().all()
-    if encoder.reducer.fixed_count and method != "dense":
+    if not encoder.reducer.method.calibrated and method != "dense":
         assert output.trace.final_counts.tolist() == [final_tokens(method, 20, 0.4)] * 3
 
 
@@ -265,7 +267,7 @@ def test_training_step(method, dense):
         if dense or not name.startswith("controller.recovery"):
             assert parameter.grad is not None, name
             assert parameter.grad.any(), name
-    if encoder.reducer.fixed_count and method != "dense":
+    if not encoder.reducer.method.calibrated and method != "dense":
         left = 20 if case_of(method).marks else final_tokens(method, 20, 0.4)
         assert output.trace.final_counts.tolist() == [left] * 3
 
@@ -277,7 +279,7 @@ def test_one_patch_and_one_kept_patch(method, class_token):
     refused = case_of(method).class_token and not class_token
     for grid in ((1, 1), (2, 3)):
         with pytest.raises(UserError, match="class token") if refused else nullcontext():
-            encoder = make(method, 0.01, dense=METHODS[method] != ("cls",), grid=grid, class_token=class_token)
+            encoder = make(method, 0.01, dense=METHODS[method].tasks != ("cls",), grid=grid, class_token=class_token)
         if refused:
             return
         images = tiny_images(encoder, 2)
@@ -285,7 +287,7 @@ def test_one_patch_and_one_kept_patch(method, class_token):
             output = encoder(images, ids_of(images), return_trace=True)
         patches = grid[0] * grid[1]
         assert all(grid.shape == (2, patches, 16) for grid in output.grids)
-        if encoder.reducer.fixed_count:
+        if not encoder.reducer.method.calibrated:
             left = patches if method == "dense" else final_tokens(method, patches, 0.01)
             assert output.trace.final_counts.tolist() == [left] * 2
         assert output.trace.final_counts.min() >= 1
@@ -295,7 +297,7 @@ def test_one_patch_and_one_kept_patch(method, class_token):
 def test_names_and_parameters(method):
     reducer = make(method).reducer
     assert reducer.name == method
-    assert reducer.title
+    assert METHODS[method].row.title
     every = sum(parameter.numel() for parameter in reducer.parameters())
     assert reducer.added_parameters(training=True) == every
     assert (reducer.added_parameters() < every) == bool(reducer.training_only)
@@ -306,11 +308,14 @@ def test_names_and_parameters(method):
 def test_a_public_vit_b_runs(method):
     """timm's MAE ViT-B at 224, by name, with random weights."""
     model = ModelConfig(
-        timm_name="vit_base_patch16_224.mae", image_size=224, patch_size=16, class_token=METHODS[method] != ("det",)
+        timm_name="vit_base_patch16_224.mae",
+        image_size=224,
+        patch_size=16,
+        class_token=METHODS[method].tasks != ("det",),
     )
     vit = build_vit(model)
     given = ReducerSettings(
-        768, 12, class_token=model.class_token, dense=METHODS[method] != ("cls",), num_classes=10, patches=196
+        768, 12, class_token=model.class_token, dense=METHODS[method].tasks != ("cls",), num_classes=10, patches=196
     )
     encoder = SparseEncoder(vit, get(method)(given), (12,) if given.dense else (), common_recovery(method)).eval()
     images = tiny_images(encoder, 1)
@@ -320,5 +325,5 @@ def test_a_public_vit_b_runs(method):
     assert pooled.shape == (1, 768)
     assert pooled.isfinite().all()
     assert all(grid.shape == (1, 196, 768) and grid.isfinite().all() for grid in output.grids)
-    if encoder.reducer.fixed_count:
+    if not encoder.reducer.method.calibrated:
         assert output.final_counts == (196 if method == "dense" else final_tokens(method, 196, 0.5),)

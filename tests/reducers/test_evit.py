@@ -95,7 +95,5 @@ def test_the_weights_of_the_fused_token_learn():
 
 
 def test_refused():
-    with pytest.raises(UserError, match="for classification"):
-        get("evit")(ReducerSettings(48, 12, dense=True))
     with pytest.raises(UserError, match=r"evit.counts: 2 for 3 pruning blocks"):
         get("evit")(ReducerSettings(48, 12, options=EvitOptions(counts=(5, 4))))

@@ -159,7 +159,7 @@ def test_diffrate(alpha, grid, rate, seed):
 @pytest.mark.parametrize("task", ["cls", "seg"])
 def test_cropr(task, grid, rate, seed):
     options = CroprOptions(layers=(1, 2))
-    encoder = make("cropr", grid, rate, seed, options, reads=READS, settings={"task": task, "patches": 6})
+    encoder = make("cropr", grid, rate, seed, options, reads=READS, settings={"dense": task == "seg", "patches": 6})
     output, images = passed(encoder, grid, seed)
     queries = {
         layer: scorer.queries[0] for layer, scorer in zip(encoder.reducer.layers, encoder.reducer.scorers, strict=True)
@@ -188,7 +188,7 @@ def test_algm(class_token, grid, rate, seed):
 @pytest.mark.parametrize("threshold", [0.2, 0.4])
 def test_dtop(threshold, grid, rate, seed):
     options = DtopOptions(layers=(1, 3), channels=8, heads=2, kept_per_class=1, threshold=threshold)
-    encoder = make("dtop", grid, rate, seed, options, reads=READS, settings={"task": "seg"})
+    encoder = make("dtop", grid, rate, seed, options, reads=READS)
     output, images = passed(encoder, grid, seed)
     heads = dict(zip(encoder.reducer.layers, encoder.reducer.heads, strict=True))
     plain = torch.randn(BATCH, 3, *grid, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))

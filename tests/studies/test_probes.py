@@ -21,6 +21,7 @@ from tap.provenance.current import Today
 from tap.provenance.record import read_record
 from tap.studies import probes
 from tap.studies.probe_encoder import Probe
+from tap.task_facts import SEG
 
 CPU = torch.device("cpu")
 TOY = {
@@ -99,7 +100,7 @@ def test_the_preferred_endpoint_has_the_better_mean(tmp_path, full, expected):
     rows = [("dense", np.nan, "miou", 9.0), ("coverage", 1.0, "miou", full), ("coverage", 0.0, "miou", 2.0)]
     rows += [("coverage", 1.0, "other", 0.0), ("coverage", 0.0, "other", 50.0)]
     pd.DataFrame(rows, columns=["criterion", "endpoint", "metric", "value"]).to_csv(path, index=False)
-    assert probes.preferred_endpoint(path, "miou") == expected
+    assert probes.preferred_endpoint(path, SEG.score) == expected
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_a_record_is_current_until_a_setting_of_the_probe_changes(trained):
 
 
 def test_what_cannot_be_probed_is_refused(trained):
-    with pytest.raises(UserError, match="classification restores nothing"):
+    with pytest.raises(UserError, match="cls restores nothing; name seg or det"):
         probes.run_recovery_probe(trained, "cls")
     with pytest.raises(UserError, match="the recovery probe is not made yet"):
         probes.run_layer_probe(trained, "seg")

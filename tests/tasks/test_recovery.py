@@ -5,7 +5,10 @@ import pytest
 from tap.config.jobs import endpoint_path, uses_endpoint
 from tap.encoder.recovery import RecoverySettings
 from tap.errors import UserError
+from tap.task_facts import SEG
 from tap.tasks.recovery import choose_endpoint, recovery_settings
+
+SCORE = SEG.score
 
 
 def model(better):
@@ -19,26 +22,26 @@ def score(checkpoint):
 
 
 def test_the_endpoint_with_the_better_mean_wins():
-    choice = choose_endpoint([model(0.2), model(0.1), model(1.0)], score)
+    choice = choose_endpoint([model(0.2), model(0.1), model(1.0)], score, SCORE)
     assert choice.endpoint == 0.0
     assert choice.scores == {1.0: pytest.approx(50 - 1.7 / 3), 0.0: pytest.approx(50 - 1.3 / 3)}
-    assert choose_endpoint([model(0.9)], score).endpoint == 1.0
+    assert choose_endpoint([model(0.9)], score, SCORE).endpoint == 1.0
 
 
 def test_equal_scores_keep_the_full_offset():
-    assert choose_endpoint([model(0.5)], score).endpoint == 1.0
+    assert choose_endpoint([model(0.5)], score, SCORE).endpoint == 1.0
 
 
 def test_the_models_own_recovery_comes_back():
     checkpoint = model(0.0)
-    choose_endpoint([checkpoint], score)
+    choose_endpoint([checkpoint], score, SCORE)
     assert checkpoint.encoder.recovery.scale == "learned"
 
 
 def test_the_models_own_recovery_comes_back_after_a_failure():
     checkpoint = model(0.0)
     with pytest.raises(ZeroDivisionError):
-        choose_endpoint([checkpoint], lambda _model: 1 / 0)
+        choose_endpoint([checkpoint], lambda _model: 1 / 0, SCORE)
     assert checkpoint.encoder.recovery.scale == "learned"
 
 

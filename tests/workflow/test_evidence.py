@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tap.config import load_scale
-from tap.provenance.verify import Kind, verify
+from tap.provenance.finding import Kind
+from tap.provenance.verify import verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("evidence")]  # one worker: they share what takes long to build
 RUNS = "results/smoke/runs/cls"

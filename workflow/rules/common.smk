@@ -28,6 +28,7 @@ from tap.paper.tables.names import OF_PROBES, OF_RATES, OF_SETTINGS
 from tap.provenance import behind, orphans
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
+from tap.task_facts import TASKS
 
 # `tap` and `torchrun` of the environment that runs Snakemake, whether or not it is activated; jobs end with Snakemake.
 shell.prefix(
@@ -207,7 +208,7 @@ def probed_weights(wildcards):
 
 def probed_endpoint(wildcards):
     """Dense tasks read at the endpoint that their recovery probe prefers."""
-    if wildcards.task == "cls" or wildcards.kind == "recovery":
+    if not TASKS[wildcards.task].dense or wildcards.kind == "recovery":
         return []
     return str(probe_folder(SCALE, wildcards.task, "recovery") / "values.csv")
 
@@ -270,7 +271,7 @@ def all_results():
 
 def pictured_runs():
     """The runs of dense tasks that a person looks at: no pruning and TAP-J at the main rate, first seed."""
-    tasks = [task for task in ("seg", "det") if task in CFG.tasks]
+    tasks = [task for task in CFG.tasks if TASKS[task].drawing]
     return [
         Run(SCALE, task, method, rate, seed=CFG.tasks[task].seeds[0])
         for task in tasks

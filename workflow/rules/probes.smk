@@ -17,7 +17,7 @@ BEHIND_PROBES = {
         f"{run.folder}/metrics.json"
         for task in BUILT_TASKS
         for run in runs_of_table(CFG, task)
-        if run.method == DENSE and task != "cls"
+        if run.method == DENSE and TASKS[task].floors
     ],
 }
 

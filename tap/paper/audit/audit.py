@@ -15,7 +15,7 @@ from tap.paper.consistency.rule import EXACT, Finding
 from tap.paper.evidence import Evidence
 from tap.paper.tidy import tidy_path
 from tap.paper.tidy_probes import tidy_probes_path
-from tap.runs import TASKS
+from tap.task_facts import TASKS
 
 UNTRUSTED = ("edited", "unknown")
 """Findings that forbid to judge by a file. What is stale was once made honestly; what is missing cannot mislead."""

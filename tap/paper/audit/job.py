@@ -11,8 +11,9 @@ from tap.paper.audit.page import to_html
 from tap.paper.audit.report import to_json, to_markdown
 from tap.provenance.behind import TABULATING, code_of_audit
 from tap.provenance.files import atomic_write
+from tap.provenance.finding import Kind
 from tap.provenance.record import RECORD_SUFFIX, record_job
-from tap.provenance.verify import Kind, verify
+from tap.provenance.verify import verify
 
 FILES = {"audit.json": to_json, "audit.md": to_markdown, "audit.html": to_html}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tap.config.provenance import PROVENANCE
+from tap.config.methods import ORIGINS
 from tap.paper.evidence import Evidence
 from tap.paper.reported import load_reported
 from tap.paper.tables.plain import Cells, Head, PlainTable
@@ -21,7 +21,7 @@ def dense(evidence: Evidence) -> Cells:
 def _cells(evidence: Evidence, label: str, tasks: tuple[str, ...], column: str) -> Cells:
     cells: dict[tuple[str, str], str] = {}
     for row in load_reported(label).rows:
-        origin = PROVENANCE[row.key]
+        origin = ORIGINS[row.key]
         cells[row.key, "source"] = origin.source
         adapted = origin.adapted if column == "path" else (*origin.adapted, *origin.adapted_dense)
         parts = [getattr(origin, column), *adapted, *_settings(evidence, row.key, tasks)]

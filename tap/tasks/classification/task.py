@@ -14,6 +14,7 @@ from tap.config.schema import JobSpec
 from tap.reducers.base import TrainingPass
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
+from tap.task_facts import CLS
 from tap.tasks.base import Batch, Sample, Splits, with_terms
 from tap.tasks.classification.data import Collate, open_splits
 from tap.tasks.classification.model import Classifier
@@ -23,7 +24,7 @@ from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 class Classification(Pipeline):
     """ImageNet-1K at paper scale, Fashion-MNIST below it."""
 
-    name = "cls"
+    facts = CLS
 
     def datasets(self, spec: JobSpec) -> Splits:
         """Opens the prepared images."""
@@ -35,7 +36,7 @@ class Classification(Pipeline):
 
     def build_model(self, spec: JobSpec) -> Classifier:
         """Encoder and linear head; the head of a seed is the same for all methods."""
-        encoder = build_encoder(spec)
+        encoder = build_encoder(spec, self.facts)
         with torch.random.fork_rng():
             torch.manual_seed(derive_seed(spec.seed, "head"))
             return Classifier(encoder, spec.data.num_classes)

@@ -15,6 +15,7 @@ from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
+from tap.task_facts import DET
 from tap.tasks.base import Batch, Sample, Splits, with_terms
 from tap.tasks.detection.data import Collate, open_splits
 from tap.tasks.detection.metrics import ap_scores, match
@@ -31,7 +32,7 @@ _PARTS = {"proposal_loss": ("proposal_",), "box_loss": (".loss_cls", ".loss_bbox
 class Detection(Pipeline):
     """COCO at paper scale, microscopy tiles below it."""
 
-    name = "det"
+    facts = DET
 
     def datasets(self, spec: JobSpec) -> Splits:
         """Opens the prepared images and annotation files."""
@@ -49,7 +50,7 @@ class Detection(Pipeline):
         """
         if spec.model.detector is None:
             raise UserError("model.detector: is missing; detection needs the sizes of its pyramid and heads")
-        encoder = build_encoder(spec, recovery_settings(spec))
+        encoder = build_encoder(spec, self.facts, recovery_settings(spec))
         if encoder.read_blocks != (len(encoder.vit.blocks),):
             raise UserError(
                 f"model.read_blocks: is {list(encoder.read_blocks)}; detection reads the grid once, after the last "

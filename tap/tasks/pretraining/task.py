@@ -23,10 +23,8 @@ class Pretraining(Task):
         task: whose images.
     """
 
-    name = "mae"
-
     def __init__(self, task: Task) -> None:
-        self.task = task
+        self.task, self.facts = task, task.facts
 
     def datasets(self, spec: JobSpec) -> Splits:
         """The other task's data."""
@@ -38,7 +36,9 @@ class Pretraining(Task):
 
     def build_model(self, spec: JobSpec) -> nn.Module:
         """Backbone and decoder."""
-        encoder = build_encoder(spec.model_copy(update={"method": "dense", "rate": 1.0, "model": spec.model.plain}))
+        encoder = build_encoder(
+            spec.model_copy(update={"method": "dense", "rate": 1.0, "model": spec.model.plain}), self.facts
+        )
         with torch.random.fork_rng():
             torch.manual_seed(derive_seed(spec.seed, "decoder"))
             settings = spec.pretrain

@@ -15,6 +15,7 @@ from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
+from tap.task_facts import SEG
 from tap.tasks.base import Batch, Sample, Splits, with_terms
 from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 from tap.tasks.recovery import recovery_settings
@@ -29,7 +30,7 @@ from tap.tasks.segmentation.model import METHOD, SAMPLE_ID, Segmenter
 class Segmentation(Pipeline):
     """ADE20K at paper scale, microscopy tiles below it."""
 
-    name = "seg"
+    facts = SEG
 
     def datasets(self, spec: JobSpec) -> Splits:
         """Opens the prepared images and label maps."""
@@ -47,7 +48,7 @@ class Segmentation(Pipeline):
         """
         if not spec.model.read_blocks:
             raise UserError("model.read_blocks: names no block; the segmentation head reads the grid after 3, 6, 9, 12")
-        encoder = build_encoder(spec, recovery_settings(spec))
+        encoder = build_encoder(spec, self.facts, recovery_settings(spec))
         encoder.vit.norm = nn.Identity()  # for classifiers; the head has a norm of its own for each level
         if spec.variant in RANDOM_ENCODERS:
             encoder.requires_grad_(False)

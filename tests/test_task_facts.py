@@ -1,0 +1,65 @@
+"""The entries of the tasks: what is known of each without importing it, and which way its metrics are better."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tap.studies.probes import preferred_endpoint
+from tap.task_facts import DATASETS, TASKS, Metric
+from tap.tasks.recovery import choose_endpoint
+
+RMSE = Metric("rmse", "RMSE", "m", higher_is_better=False)
+
+
+def function_names(module):
+    tree = ast.parse(Path(*module.split(".")).with_suffix(".py").read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
+def test_entries_name_what_is_there():
+    assert list(TASKS) == ["cls", "seg", "det"]
+    assert [facts.score.name for facts in TASKS.values()] == ["top1", "miou", "box_ap"]
+    assert [name for name, facts in TASKS.items() if facts.dense] == ["seg", "det"]
+    assert [facts.probes for facts in TASKS.values()] == [("layers",), *[("layers", "recovery")] * 2]
+    for facts in TASKS.values():
+        module, _, name = facts.pipeline.partition(":")
+        assert name in function_names(module)
+        assert not facts.drawing or "draw" in function_names(facts.drawing)
+
+
+def test_every_data_set_is_prepared_or_checked():
+    assert list(DATASETS) == ["fashion_mnist", "imagenet", "microscopy", "ade20k", "coco"]
+    for data in DATASETS.values():
+        assert bool(data.preparing) != bool(data.checking)
+        assert (
+            "prepare" in function_names(data.preparing) if data.preparing else "check" in function_names(data.checking)
+        )
+
+
+def test_no_torch_is_needed():
+    code = "import sys, tap.config, tap.task_facts, tap.method_facts; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("metric", "sign"), [(Metric("top1", "top-1"), 1), (RMSE, -1)])
+def test_a_gain_has_the_sign_of_better(metric, sign):
+    assert metric.gain(3.0, 2.0) == sign
+
+
+@pytest.mark.parametrize(("metric", "better"), [(Metric("miou", "mIoU"), 1.0), (RMSE, 0.0)])
+def test_the_endpoint_is_the_better_one_not_the_larger_one(metric, better, tmp_path):
+    """Both choices of an endpoint: of a task, on its calibration split, and of the probes."""
+    from types import SimpleNamespace
+
+    from tap.encoder.recovery import RecoverySettings
+
+    model = SimpleNamespace(encoder=SimpleNamespace(recovery=RecoverySettings()))
+    choice = choose_endpoint([model], lambda model: 2.0 + model.encoder.recovery.scale, metric)
+    assert choice.endpoint == better
+    rows = [(metric.name, "coverage", alpha, 2.0 + alpha) for alpha in (0.0, 1.0)]
+    pd.DataFrame(rows, columns=["metric", "criterion", "endpoint", "value"]).to_csv(tmp_path / "values.csv")
+    assert preferred_endpoint(tmp_path / "values.csv", metric) == better
