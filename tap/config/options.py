@@ -207,6 +207,13 @@ class SvitOptions(Strict):
     tau: float = Field(1.0, gt=0, description="temperature of the gates in training (public)")
 
 
+class TapFOptions(Strict):
+    """TAP-F."""
+
+    rank: int = Field(8, ge=1, description="rank of the low-rank updates (paper)")
+    alpha: float = Field(8.0, gt=0, description="updates are scaled by alpha / rank (the paper gives none)")
+
+
 class MethodOptions(Strict):
     """Settings of single methods; what is not named keeps the public recipe."""
 
@@ -220,6 +227,7 @@ class MethodOptions(Strict):
     tome: TomeOptions | None = None
     diffrate: DiffRateOptions | None = None
     algm: AlgmOptions | None = None
+    tap_f: TapFOptions | None = None
 
     def of(self, method: str) -> Strict | None:
         """The options of a method, the public recipe where nothing is set; None for a method without any."""
@@ -244,5 +252,6 @@ OPTIONS: dict[str, type[Strict]] = {
     "tome": TomeOptions,
     "diffrate": DiffRateOptions,
     "algm": AlgmOptions,
+    "tap_f": TapFOptions,
 }
 """The options of each method that has any, by name."""
