@@ -109,7 +109,7 @@ def _damaged(path: Path, error: Exception) -> UserError:
     )
 
 
-def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None) -> None:
+def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None, pretrained_only: bool = False) -> None:
     """Fills a timm ViT with pre-trained weights; heads and MAE decoders in the file are left out.
 
     The position embedding is resized where the file has another grid, and a class token that the model does not have is
@@ -119,11 +119,20 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None) -> N
         vit: timm `VisionTransformer`, or a ViTDet trunk made of one.
         path: weights file.
         expected_sha256: hash that the file must have; None accepts any.
+        pretrained_only: refuse the file of a model that has been fine-tuned to classes, unless its hash is given.
 
     Raises:
-        UserError: the file cannot be read, or it belongs to another architecture (nothing is loaded then).
+        UserError: the file cannot be read, is a fine-tuned one where that is refused, or belongs to another
+            architecture (nothing is loaded then).
     """
     tensors = read_tensors(path, expected_sha256)
+    places = tuple(prefix + head for prefix in ("", *_PREFIXES) for head in _HEADS)
+    heads = sorted(name for name in tensors if name.startswith(places))
+    if heads and pretrained_only and expected_sha256 is None:
+        raise UserError(
+            f"{path}: is no MAE pre-training but fine-tuned to classes (it has {', '.join(heads)}), so that what "
+            "starts from it has seen labels; name the pre-training's file, or pin this one's sha256 if it is meant"
+        )
     for prefix in _PREFIXES:
         if any(name.startswith(prefix) for name in tensors):
             tensors = {n.removeprefix(prefix): value for n, value in tensors.items() if n.startswith(prefix)}
@@ -158,15 +167,15 @@ def _fit_positions(tensors: dict[str, Tensor], vit: Any) -> dict[str, Tensor]:
     Anything but a grid of another size is left for the check of shapes.
     """
     wanted, found = getattr(vit, "pos_embed", None), tensors.get("pos_embed")
+    prefix = 0 if found is None or found.ndim != 3 else _prefix_entries(tensors, found.shape[1], vit)
     tensors = dict(tensors)
-    prefix = int("cls_token" in tensors)
     if not vit.has_class_token:
         tensors.pop("cls_token", None)
     if wanted is None or found is None or found.shape == wanted.shape or found.ndim != 3:
         return tensors
-    if prefix == 0 and not _is_square(found.shape[1]) and _is_square(found.shape[1] - 1):
-        prefix = 1  # public ViTDet has left its class token behind, but not the token's position
     patches, own_prefix = found[:, prefix:], wanted.shape[1] - vit.patch_embed.num_patches
+    if vit.has_class_token and prefix > own_prefix:
+        return tensors  # its class token would lose its position
     size = vit.patch_embed.grid_size
     if _is_square(patches.shape[1]) and patches.shape[1] != vit.patch_embed.num_patches:
         side = round(patches.shape[1] ** 0.5)
@@ -178,8 +187,19 @@ def _fit_positions(tensors: dict[str, Tensor], vit: Any) -> dict[str, Tensor]:
     return tensors
 
 
+def _prefix_entries(tensors: dict[str, Tensor], entries: int, vit: Any) -> int:
+    """How many of a position table's entries are those of tokens: of class and registers, the class alone, or none.
+
+    Models such as DeiT III and DINOv2 with registers have these tokens and no position for them (timm: no_embed_class);
+    public ViTDet has left its class token behind, but not the token's position.
+    """
+    tokens = sum(tensors[name].shape[1] for name in ("cls_token", "reg_token") if name in tensors)
+    usual = 0 if getattr(vit, "no_embed_class", False) else tokens
+    return next((count for count in (usual, tokens, 1, 0) if _is_square(entries - count)), usual)
+
+
 def _is_square(number: int) -> bool:
-    return round(number**0.5) ** 2 == number
+    return number > 0 and round(number**0.5) ** 2 == number
 
 
 def _fit_tables(tensors: dict[str, Tensor], wanted: dict[str, Tensor]) -> dict[str, Tensor]:

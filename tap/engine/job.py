@@ -158,7 +158,8 @@ def load_start(spec: JobSpec, model: nn.Module) -> None:
     if spec.start_from == "dense":
         load_weights(path, model, new=("encoder.reducer.",))
     else:
-        load_backbone(model.encoder.vit, path, spec.pretrain.sha256 if spec.pretrain.weights is not None else None)
+        own = spec.pretrain.weights is not None
+        load_backbone(model.encoder.vit, path, spec.pretrain.sha256 if own else None, pretrained_only=own)
 
 
 def published_weights(run: Run) -> Path:

@@ -37,10 +37,12 @@ class Evidence:
     Attributes:
         scale: whose results.
         root: the project's folder.
+        compare: refuse a score that its per-image values do not give, before an interval of theirs stands beside it.
     """
 
     scale: str
     root: Path = Path(".")
+    compare: bool = True
     _measured: dict[str, Measured] = field(default_factory=dict, repr=False)
     _probes: dict[tuple[str, str], ProbeResults | None] = field(default_factory=dict, repr=False)
     _above_floors: dict[str, bool | None] = field(default_factory=dict, repr=False)
@@ -79,7 +81,7 @@ class Evidence:
                 for row in frame[["method", "variant", "rate"]].itertuples()
             ]
             grouped = frame.assign(method=keys, variant=MAIN, rate=self.settings.main_rate)
-            self._measured[task] = Measured(grouped, self.settings.main_rate, self.root)
+            self._measured[task] = Measured(grouped, self.settings.main_rate, self.root, compare=self.compare)
         return self._measured[task]
 
     def floor_runs(self, task: str) -> list[Run]:
@@ -92,7 +94,7 @@ class Evidence:
     def caveat(self, task: str) -> str:
         """A sentence behind what is judged on a task whose no pruning is not above every floor; else empty."""
         if task not in self._above_floors:
-            found = Measured(gather(self.floor_runs(task), self.root), 1.0, self.root)
+            found = Measured(gather(self.floor_runs(task), self.root, self.compare), 1.0, self.root)
             self._above_floors[task] = found.above_floors(PRIMARY_METRIC[task])
         if self._above_floors[task] is not False:
             return ""
@@ -104,7 +106,7 @@ class Evidence:
     def probe(self, task: str, kind: str) -> ProbeResults | None:
         """A task's probe, ``layers`` or ``recovery``; None if it is not made."""
         if (task, kind) not in self._probes:
-            self._probes[task, kind] = read_probe(self.scale, task, kind, self.root)
+            self._probes[task, kind] = read_probe(self.scale, task, kind, self.root, self.compare)
         return self._probes[task, kind]
 
     def value(self, task: str, selector: str, metric: str) -> Value | None:

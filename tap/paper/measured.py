@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 
 from tap.config.methods import DENSE, MAIN, RANDOM_ENCODER
 from tap.errors import UserError
+from tap.paper.difference import Difference, same
+from tap.paper.scores import read_arrays
 from tap.paper.statistics import (
     DRAWS,
     Array,
@@ -19,6 +20,7 @@ from tap.paper.statistics import (
     Statistic,
     contributions,
     interval,
+    point,
     replicates,
     sample_sd,
 )
@@ -54,12 +56,14 @@ class Measured:
         rate: keep rate of every method but no pruning.
         root: the project's folder, where the tidy table's file names start.
         draws: bootstrap resamples.
+        compare: refuse a score that its per-image values do not give, before an interval of theirs stands beside it.
     """
 
     frame: pd.DataFrame
     rate: float
     root: Path = Path(".")
     draws: int = DRAWS
+    compare: bool = True
     _replicates: dict[tuple[str, str], Array] = field(default_factory=dict, repr=False)
     _images: tuple[str, np.ndarray] | None = field(default=None, repr=False)
 
@@ -176,11 +180,15 @@ class Measured:
         path = self._per_sample[run]
         if not path:
             return None
-        arrays = _read_arrays(self.root / path)
+        arrays = read_arrays(self.root / path)
         found = contributions(metric, arrays)
         if found is None:
             return None
         self._check_images(run, path, arrays)
+        rows, given = self.runs, point(*found)
+        stated = float(rows[(rows["run"] == run) & (rows["metric"] == metric)]["value"].iloc[0])
+        if self.compare and not same(stated, given):
+            raise UserError(f"{Difference(f'tidy table, {run}', metric, stated, given)} from {path}; gather again")
         return found
 
     def _check_images(self, run: str, path: str, arrays: dict[str, np.ndarray]) -> None:
@@ -189,11 +197,3 @@ class Measured:
         first, ids = self._images = self._images or (run, arrays["sample_id"])
         if not np.array_equal(arrays["sample_id"], ids):
             raise UserError(f"{path}: holds other images than {first}; evaluate both on the same split")
-
-
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise UserError(f"{path}: cannot be read as per-image results ({error}); evaluate the run again") from error

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 
 from tap.errors import UserError
-from tap.paper.statistics import Array, Interval, average_ranks, contributions, interval, replicates, spearman
+from tap.paper.difference import Difference, same
+from tap.paper.scores import read_arrays
+from tap.paper.statistics import Array, Interval, average_ranks, contributions, interval, point, replicates, spearman
 from tap.paper.tidy_probes import NO_PRUNING, read_tidy_probes, tidy_probes_path
 from tap.provenance.verify import verified_path
 from tap.seeds import derive_seed
@@ -43,8 +44,13 @@ def mean_of(parts: Sequence[Estimate]) -> Estimate:
     return Estimate(float(np.mean([part.value for part in parts])), resampled)
 
 
-def read_probe(scale: str, task: str, kind: str, root: Path | str = ".") -> ProbeResults | None:
+def read_probe(scale: str, task: str, kind: str, root: Path | str = ".", compare: bool = True) -> ProbeResults | None:
     """A task's probe, ``layers`` or ``recovery``, from its tidy table; None if it is not made.
+
+    Args:
+        scale, task, kind: which one.
+        root: the project's folder.
+        compare: as in `ProbeResults`.
 
     Raises:
         UserError: the tidy table cannot be read.
@@ -54,7 +60,7 @@ def read_probe(scale: str, task: str, kind: str, root: Path | str = ".") -> Prob
         return None
     frame = read_tidy_probes(path)
     frame = frame[frame["probe"] == kind].reset_index(drop=True)
-    return None if frame.empty else ProbeResults(frame, Path(root))
+    return None if frame.empty else ProbeResults(frame, Path(root), compare)
 
 
 def files_behind(scale: str, task: str, root: Path | str = ".") -> list[Path]:
@@ -92,10 +98,12 @@ class ProbeResults:
     Attributes:
         frame: its lines of the tidy table.
         root: the project's folder, where the names of files start.
+        compare: refuse a score that its per-image values do not give, before an interval of theirs stands beside it.
     """
 
     frame: pd.DataFrame
     root: Path = Path(".")
+    compare: bool = True
     _replicates: dict[tuple[int, str], Array | None] = field(default_factory=dict, repr=False)
 
     @property
@@ -145,10 +153,10 @@ class ProbeResults:
         if len(rows) != 1:
             what = f"{criterion} at block {layer}, seed {seed}, {metric}"
             raise UserError(f"{self.id}: {len(rows)} lines for {what}; make the probe again")
-        key = int(rows["position"].iloc[0]), metric
+        key, stated = (int(rows["position"].iloc[0]), metric), float(rows["value"].iloc[0])
         if key not in self._replicates:
-            self._replicates[key] = self._resample(*key)
-        return Estimate(float(rows["value"].iloc[0]), self._replicates[key])
+            self._replicates[key] = self._resample(*key, stated)
+        return Estimate(stated, self._replicates[key])
 
     def anchor(self, metric: str) -> Estimate:
         """No pruning, mean over the checkpoints."""
@@ -174,10 +182,13 @@ class ProbeResults:
         """
         return {name: self.drop(name, metric, self.layers) for name in self.criteria}
 
-    def _resample(self, position: int, metric: str) -> Array | None:
+    def _resample(self, position: int, metric: str, stated: float) -> Array | None:
         found = contributions(metric, {name: values[position] for name, values in self._arrays.items()})
         if found is None:
             return None
+        given, field = point(*found), f"{metric} of probe {position}"
+        if self.compare and not same(stated, given):
+            raise UserError(f"{Difference(f'tidy table, {self.id}', field, stated, given)}; gather again")
         return replicates(*found, seed=derive_seed("bootstrap", str(self.frame["scale"].iloc[0]), self.task))
 
     @cached_property
@@ -186,11 +197,7 @@ class ProbeResults:
         if not name:
             return {}
         path = _named(self.root, self.root / tidy_probes_path(str(self.frame["scale"].iloc[0]), self.task), name)
-        try:
-            with np.load(path, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files if name != "sample_id"}
-        except (OSError, ValueError, EOFError, BadZipFile) as error:
-            raise UserError(f"{path}: cannot be read as per-image results ({error}); make the probe again") from error
+        return {name: values for name, values in read_arrays(path, "probe again").items() if name != "sample_id"}
 
 
 def correlation(first: Sequence[Estimate], second: Sequence[Estimate]) -> tuple[float, Interval | None]:

@@ -100,6 +100,11 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
     return None
 
 
+def point(values: Array, statistic: Statistic) -> float:
+    """The statistic of the images as they are, each drawn once; `values` are contributions `(n, ...)`."""
+    return float(statistic(values.sum(axis=0, dtype=np.float64)[None])[0])
+
+
 def replicates(values: Array, statistic: Statistic, *, seed: int, draws: int = DRAWS) -> Array:
     """The statistic on `draws` resamples of the images.
 
@@ -173,8 +178,7 @@ def paired_interval(
     for ours, theirs in zip(method, reference, strict=True):
         pair = [replicates(values, statistic, seed=seed, draws=draws) for values in (ours, theirs)]
         differences.append(pair[0] - pair[1])
-        sums = [values.sum(axis=0, dtype=np.float64)[None] for values in (ours, theirs)]
-        estimates.append(float(statistic(sums[0])[0] - statistic(sums[1])[0]))
+        estimates.append(point(ours, statistic) - point(theirs, statistic))
     return interval(float(np.mean(estimates)), np.mean(differences, axis=0), level)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +14,7 @@ from tap.errors import UserError
 from tap.paper.compare import AGREES, CONTRADICTS, UNRESOLVED, contradictions, rank_correlation, verdicts
 from tap.paper.reported import load_reported
 from tap.paper.tables.caption import SMOKE_NOTE
+from tap.paper.tables.latex import MISSING
 from tap.paper.tables.registry import TABLES
 
 
@@ -36,30 +38,20 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
         console.print(f"No table in {folder} yet; `make reproduce` makes them.", markup=False)
         return 0
     grid = Table(title=f"Tables in {folder}")
-    for head in ("table", "scale", "rows measured", "rank corr.", AGREES, CONTRADICTS, UNRESOLVED):
+    grid.add_column("table", no_wrap=True)
+    for head in ("scale", "measured", "rank corr.", AGREES, CONTRADICTS, UNRESOLVED):
         grid.add_column(head)
     sentences: list[str] = []
     scales = set()
     for name in names:
-        frame = _read(folder / f"{name}.compare.csv")
-        reported = load_reported(name)
-        labels = {row.key: row.label for row in reported.rows}
-        scale = str(frame["scale"].iloc[0])
+        cells, beside = _read(folder / f"{name}.csv", ["scale", "status"]), _read(folder / f"{name}.compare.csv")
+        scale = str(cells["scale"].iloc[0])
         scales.add(scale)
-        scored = list(dict.fromkeys(frame.loc[frame["kind"] == "order", "metric"]))
         if scale != "smoke":  # nothing that was measured there says anything about the paper
-            sentences += [f"{name}: {sentence}" for sentence in contradictions(frame, labels)]
-        for metric in scored:
-            rows = frame[(frame["kind"] == "value") & (frame["metric"] == metric)]
-            _, correlation = rank_correlation(frame, metric)
-            counts = verdicts(frame, metric)
-            grid.add_row(
-                f"{name} {metric}",
-                scale,
-                f"{rows['measured'].notna().sum()} of {len(rows)}",
-                "--" if correlation is None or math.isnan(correlation.estimate) else f"{correlation.estimate:+.2f}",
-                *(str(counts[verdict]) for verdict in (AGREES, CONTRADICTS, UNRESOLVED)),
-            )
+            labels = {row.key: row.label for row in load_reported(name).rows}
+            sentences += [f"{name}: {sentence}" for sentence in contradictions(beside, labels)]
+        for label, *texts in _lines(name, cells, beside):
+            grid.add_row(label, scale, *texts)
     console.print(grid)
     if "smoke" in scales:
         console.print(SMOKE_NOTE, markup=False)
@@ -75,10 +67,32 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
     return len(names)
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _lines(name: str, cells: pd.DataFrame, beside: pd.DataFrame) -> list[tuple[str, ...]]:
+    """A table's lines: one for each score by which it ranks methods, else one that says how full it is."""
+    scores = list(dict.fromkeys(beside.loc[beside["kind"] == "order", "metric"]))
+    if not scores:
+        return [(name, f"{(cells['status'] == 'measured').sum()} of {len(cells)} cells", *[MISSING] * 4)]
+    lines = []
+    for score in scores:
+        rows = beside[(beside["kind"] == "value") & (beside["metric"] == score)]
+        _, correlation = rank_correlation(beside, score)
+        known = correlation is not None and not math.isnan(correlation.estimate)
+        counts = verdicts(beside, score)
+        lines.append(
+            (
+                f"{name} {score}",
+                f"{rows['measured'].notna().sum()} of {len(rows)} rows",
+                f"{correlation.estimate:+.2f}" if correlation is not None and known else MISSING,
+                *(str(counts[verdict]) for verdict in (AGREES, CONTRADICTS, UNRESOLVED)),
+            )
+        )
+    return lines
+
+
+def _read(path: Path, needed: Sequence[str] = ("verdict", "other")) -> pd.DataFrame:
     try:
-        frame = pd.read_csv(path, keep_default_na=True)
-        frame[["verdict", "other"]] = frame[["verdict", "other"]].fillna("")
+        frame = pd.read_csv(path, dtype=dict.fromkeys(needed, "str"))
+        frame[list(needed)] = frame[list(needed)].fillna("")
     except (OSError, KeyError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{path}: cannot be read ({error}); make the table again") from error
     return frame

@@ -20,6 +20,7 @@ from tap.config.jobs import runs_of_table
 from tap.config.load import load_scale
 from tap.config.methods import PRETRAINING, SCORES
 from tap.errors import UserError
+from tap.paper.scores import differing, read_arrays, scores_of
 from tap.provenance.behind import TABULATING, code_of_gathering
 from tap.provenance.files import atomic_write
 from tap.provenance.record import RECORD_SUFFIX, record_job
@@ -112,23 +113,25 @@ def tidy_path(scale: str, task: str) -> Path:
     return Path("results") / scale / f"tidy_{task}.csv"
 
 
-def gather(runs: Iterable[Run], root: Path | str = ".") -> pd.DataFrame:
+def gather(runs: Iterable[Run], root: Path | str = ".", compare: bool = True) -> pd.DataFrame:
     """Reads what the runs measured.
 
     Args:
         runs: the runs that may be there; which of them are is found out here.
         root: the project's folder.
+        compare: hold every score against the values of single images beside it.
 
     Returns:
         The tidy table, ordered by run and metric; without rows if no run is there.
 
     Raises:
-        UserError: a run's file is unreadable, not of the right form, or holds a number that cannot be.
+        UserError: a run's file is unreadable, not of the right form, or holds a number that cannot be, or that its
+            per-image values do not give.
     """
     rows: list[dict[str, Any]] = []
     for run in sorted(set(runs)):
         if (Path(root) / run.folder / METRICS_FILE).is_file():
-            rows += _rows_of(run, Path(root))
+            rows += _rows_of(run, Path(root), compare)
     return _validated(pd.DataFrame(rows, columns=list(SCHEMA.columns)), "results")
 
 
@@ -208,7 +211,7 @@ def _first_case(error: pa.errors.SchemaError) -> str:
     return str(cases.iloc[0].to_dict())
 
 
-def _rows_of(run: Run, root: Path) -> list[dict[str, Any]]:
+def _rows_of(run: Run, root: Path, compare: bool) -> list[dict[str, Any]]:
     metrics = _read_json(root / run.folder / METRICS_FILE)
     record = _read_json(root / run.folder / TRAINING_RECORD)
     evaluation = root / run.folder / EVALUATION_RECORD
@@ -233,6 +236,10 @@ def _rows_of(run: Run, root: Path) -> list[dict[str, Any]]:
     needed = PRIMARY_METRIC[run.task]
     if run.method != PRETRAINING and needed not in numbers:
         raise UserError(f"{run.folder / METRICS_FILE}: has no '{needed}'; evaluate {run.id} again")
+    if compare and common["per_sample"]:
+        given = scores_of(run.task, read_arrays(root / per_sample))
+        for difference in differing((run.folder / METRICS_FILE).as_posix(), numbers, given):
+            raise UserError(f"{difference} from {PER_SAMPLE_FILE} beside it; evaluate {run.id} again")
     return [
         {**common, "metric": name, "value": value, "unit": UNITS.get(name, "")}
         for name, value in sorted(numbers.items())

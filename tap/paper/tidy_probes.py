@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 
 from tap.config.jobs import probe_folder, probes_of, task_of
 from tap.config.load import load_scale
 from tap.errors import UserError
+from tap.paper.difference import Difference
+from tap.paper.scores import differing, read_arrays, scores_of
 from tap.paper.tidy import checked
 from tap.provenance.behind import TABULATING, code_of_gathering_probes
 from tap.provenance.files import atomic_write
@@ -66,17 +70,29 @@ def tidy_probes_path(scale: str, task: str) -> Path:
     return Path("results") / scale / f"tidy_probes_{task}.csv"
 
 
-def gather_probes(scale: str, task: str, root: Path | str = ".") -> pd.DataFrame:
+def gather_probes(scale: str, task: str, root: Path | str = ".", compare: bool = True) -> pd.DataFrame:
     """Reads what the probes of a task measured; a probe that is not made is absent.
 
+    Args:
+        scale: whose.
+        task: cls, seg or det.
+        root: the project's folder.
+        compare: hold every score against the values of single images beside it.
+
     Raises:
-        UserError: a file is unreadable, not of the right form, or holds a number that cannot be.
+        UserError: a file is unreadable, not of the right form, or holds a number that cannot be, or that its per-image
+            values do not give.
     """
     rows: list[dict[str, Any]] = []
     for probe in probes_of(task):
         if (Path(root) / probe_folder(scale, task, probe) / VALUES).is_file():
             rows += _rows(scale, task, probe, Path(root))
-    return _validated(pd.DataFrame(rows, columns=list(SCHEMA.columns)), f"results/{scale}/probes/{task}")
+    frame = _validated(pd.DataFrame(rows, columns=list(SCHEMA.columns)), f"results/{scale}/probes/{task}")
+    for (probe, arrays), lines in frame[frame["per_sample"] != ""].groupby(["probe", "per_sample"]) if compare else ():
+        file = (probe_folder(scale, task, probe) / VALUES).as_posix()
+        for difference in probe_differences(task, file, lines, Path(root) / arrays):
+            raise UserError(f"{difference} from {PER_SAMPLE} beside it; make the probe again")
+    return frame
 
 
 def write_tidy_probes(scale: str, task: str, root: Path | str = ".") -> Path:
@@ -116,6 +132,33 @@ def read_tidy_probes(path: Path | str) -> pd.DataFrame:
     except (OSError, ValueError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise UserError(f"{path}: cannot be read as a table of probes ({error}); make it again") from error
     return _validated(frame, str(path))
+
+
+def probe_differences(task: str, file: str, values: pd.DataFrame, path: Path) -> list[Difference]:
+    """Values of a probe that the values of single images do not give.
+
+    Args:
+        task: cls, seg or det.
+        file: who states them.
+        values: lines with criterion, layer, seed, metric, value, images and position.
+        path: the archive, whose arrays have the probe in front `(V, n, ...)`; the images `(n,)` are those of all.
+
+    Raises:
+        UserError: the archive is damaged, or lacks a probe of the lines.
+    """
+    arrays = read_arrays(path, "make the probe again")
+    ids = arrays.pop("sample_id", np.empty(0))
+    found: list[Difference] = []
+    for position, lines in values.groupby("position"):
+        try:
+            given = scores_of(task, {name: stacked[position] for name, stacked in arrays.items()} | {"sample_id": ids})
+        except IndexError as error:
+            raise UserError(f"{path}: holds no probe number {position}; make the probe again") from error
+        for line in lines.to_dict("records"):
+            about = f"{line['criterion']} at block {line['layer']}, seed {line['seed']}"
+            stated = {line["metric"]: line["value"], "images": line["images"]}
+            found += [replace(item, field=f"{about}, {item.field}") for item in differing(file, stated, given)]
+    return found
 
 
 def _rows(scale: str, task: str, probe: str, root: Path) -> Iterable[dict[str, Any]]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from timm.models.vision_transformer import checkpoint_filter_fn
 from tiny_models import tiny_vit
 from torch import Tensor, nn
 
@@ -162,6 +163,47 @@ def test_position_embeddings_are_resized(tmp_path, source):
     torch.testing.assert_close(larger.pos_embed[:, 1:], expected.permute(0, 2, 3, 1).reshape(1, 30, 16))
     others = {name: value for name, value in source.items() if name != "pos_embed"}
     assert all(torch.equal(larger.state_dict()[name], value) for name, value in others.items())
+
+
+@pytest.mark.parametrize("tokens", [{"class_token": True}, {"class_token": True, "reg_tokens": 4}])
+def test_positions_without_class_and_register_are_resized(tmp_path, tokens):
+    """DeiT III, DINOv2 with registers: only patches have positions, and timm resizes those."""
+    sizes = {"no_embed_class": True, "global_pool": "token"} | tokens
+    source, target = tiny_vit(seed=3, **sizes), tiny_vit(grid=(6, 6), seed=4, **sizes)
+    load_backbone(target, save(tmp_path / "a.safetensors", state(source)))
+    expected = checkpoint_filter_fn(state(source), target)
+    assert_untouched(target, expected)
+    again = tiny_vit(seed=4, **sizes)
+    load_backbone(again, tmp_path / "a.safetensors")
+    assert_untouched(again, state(source))
+
+
+def test_registers_with_positions_are_resized(tmp_path):
+    sizes = {"class_token": True, "reg_tokens": 2, "global_pool": "token"}
+    source, target = tiny_vit(seed=3, **sizes), tiny_vit(grid=(6, 6), seed=4, **sizes)
+    load_backbone(target, save(tmp_path / "a.safetensors", state(source)))
+    assert_untouched(target, checkpoint_filter_fn(state(source), target))
+
+
+def test_a_class_token_does_not_lose_its_position_without_a_word(tmp_path, source):
+    vit = tiny_vit(seed=4, no_embed_class=True, class_token=True, global_pool="token")
+    before = state(vit)
+    with pytest.raises(UserError, match="of another shape \\(first: pos_embed"):
+        load_backbone(vit, save(tmp_path / "a.safetensors", source))
+    assert_untouched(vit, before)
+
+
+@pytest.mark.parametrize("name", ["head.weight", "fc_norm.weight", "encoder.vit.fc_norm.weight"])
+def test_a_fine_tuned_file_is_no_pretraining(tmp_path, source, target, name):
+    """What is said to be a pre-training is refused with a classifier, unless its hash says that it is meant."""
+    prefix = "encoder.vit." if name.startswith("encoder") else ""
+    tensors = {f"{prefix}{key}": value for key, value in source.items()} | {name: torch.ones(16)}
+    path, before = save(tmp_path / "tuned.pth", tensors, "model"), state(target)
+    with pytest.raises(UserError, match=r"tuned.pth: is no MAE pre-training but fine-tuned"):
+        load_backbone(target, path, pretrained_only=True)
+    assert_untouched(target, before)
+    load_backbone(target, path, hashlib.sha256(path.read_bytes()).hexdigest(), pretrained_only=True)
+    assert_untouched(target, source)
 
 
 def test_a_model_without_class_token_drops_its_position(tmp_path, source):

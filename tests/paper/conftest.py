@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from tap.config.methods import DENSE, SCORES
+from tap.paper.scores import scores_of
 from tap.paper.statistics import mean_iou
 from tap.paper.tables.registry import build_table
 from tap.paper.tidy import gather, tidy_path
@@ -102,9 +103,10 @@ class Results:
         folder.mkdir(parents=True)
         # Methods share the order in which images become wrong, so that differences are sharp.
         correct = np.random.default_rng(seed).permutation(FEW_IMAGES) < round(accuracy * FEW_IMAGES)
-        score = 100.0 * float(correct.mean())
+        arrays = {"cls": {"correct": correct}, "seg": one_class(correct), "det": one_object(correct)}[task]
+        metric = SCORES[task][0]
         values = {
-            {"cls": "top1", "seg": "miou", "det": "box_ap"}[task]: score,
+            metric: scores_of(task, arrays)[metric],
             "patches": 64,
             "final_tokens_mean": 64.0 if method == DENSE else 64 * rate,
             "final_tokens_sd": 0.0,
@@ -117,7 +119,6 @@ class Results:
         inputs = data if method == DENSE else {dense: {}}
         record = {"fingerprint": "f" * 64, "spec": {"seed": seed}, "inputs": inputs, "outputs": {}}
         (folder / "run.json").write_text(json.dumps(record))
-        arrays = {"correct": correct} if task == "cls" else confusion(correct)
         np.savez(folder / "per_sample.npz", sample_id=np.arange(FEW_IMAGES), **arrays)
         return run
 
@@ -166,6 +167,25 @@ def confusion(correct: np.ndarray) -> dict[str, np.ndarray]:
     matrices = np.zeros((len(correct), 2, 2))
     matrices[:, 0, 0], matrices[:, 0, 1] = correct, ~correct
     return {"confusion": matrices}
+
+
+def one_class(correct: np.ndarray) -> dict[str, np.ndarray]:
+    """One pixel of the one class in each image, so that the mean IoU is the share of right ones."""
+    return {"areas": np.stack([correct, correct, np.ones_like(correct)], axis=1)[..., None].astype(int)}
+
+
+def one_object(correct: np.ndarray) -> dict[str, np.ndarray]:
+    """One object and one detection in each image, false ones with the lowest scores: AP is the share of right ones."""
+    shape = (len(correct), 4, 1)
+    arrays = {
+        "objects": np.ones(shape, int),
+        "labels": np.zeros((len(correct), 1), int),
+        "scores": correct[:, None] / 2,
+    }
+    for kind in ("box", "mask"):
+        hits = np.broadcast_to(np.where(correct, 2**10 - 1, 0)[:, None, None], shape).astype(np.uint16)
+        arrays |= {f"{kind}_hits": hits, f"{kind}_ignored": np.zeros(shape, np.uint16)}
+    return arrays
 
 
 def with_settings(folder: Path) -> Path:

@@ -145,3 +145,11 @@ def test_no_pruning_below_a_floor_is_said(project) -> None:
     warning = floors(measured)[1]
     assert "60.0" in warning
     assert "not above every floor" in warning
+
+
+def test_a_point_that_is_not_that_of_its_interval_is_refused(project, cls_runs) -> None:
+    frame = gather(cls_runs, project.root)
+    frame.loc[(frame["method"] == "tap") & (frame["metric"] == "top1") & (frame["seed"] == 0), "value"] = 88.3
+    with pytest.raises(UserError, match=r"cls/tap/r0\.50/main/s0: top1: recorded 88\.3, recomputed 80\.0"):
+        Measured(frame, 0.5, project.root).difference("tap", "top1")
+    assert Measured(frame, 0.5, project.root, compare=False).difference("tap", "top1") is not None

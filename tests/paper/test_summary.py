@@ -7,7 +7,7 @@ from rich.console import Console
 from tap.errors import UserError
 from tap.paper.summary import print_summary
 from tap.paper.tables.main_table import MAIN_TABLES
-from tap.paper.tables.registry import build_main_table
+from tap.paper.tables.registry import TABLES, build_main_table
 from tap.paper.tidy import gather
 
 
@@ -18,8 +18,8 @@ def write(project, runs, folder: Path, scale: str = "desk") -> None:
         (folder / f"tab_cls{suffix}").write_text(text)
 
 
-def printed(folder: Path) -> tuple[int, str]:
-    console = Console(file=io.StringIO(), width=200)
+def printed(folder: Path, width: int = 200) -> tuple[int, str]:
+    console = Console(file=io.StringIO(), width=width)
     count = print_summary(folder, console)
     return count, console.file.getvalue()  # type: ignore[attr-defined]
 
@@ -41,6 +41,20 @@ def test_summary_of_smoke_says_that_it_means_nothing(project, cls_runs, tmp_path
     assert count == 1
     assert "these numbers mean nothing" in text
     assert "contradicts the paper" not in text
+
+
+def test_every_table_has_its_line_also_those_without_a_row_to_compare(results) -> None:
+    results.gather(*(results.run("dense", task=task) for task in ("cls", "seg", "det")))
+    folder = results.root / "tables"
+    folder.mkdir()
+    for name, table in TABLES.items():
+        for suffix, text in table.build("desk", results.root).items():
+            (folder / f"{name}{suffix}").write_text(text)
+    count, text = printed(folder, width=80)
+    assert count == len(TABLES)
+    lines = {line.split()[1]: line for line in text.splitlines() if line.startswith("│ tab_")}
+    assert lines.keys() == set(TABLES)
+    assert "39 of" in lines["tab_training_config"]
 
 
 def test_no_table_yet(tmp_path: Path) -> None:

@@ -119,3 +119,12 @@ def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
 
 def test_path_is_within_the_scale() -> None:
     assert tidy_path("smoke", "seg") == Path("results/smoke/tidy_seg.csv")
+
+
+def test_a_score_that_its_per_image_values_do_not_give_is_refused(project) -> None:
+    run = project.add_cls("tap", 0.8, top1=88.3)
+    file = run.folder / "metrics.json"
+    with pytest.raises(UserError, match=rf"^{file}: top1: recorded 88\.3, recomputed 80\.0 from per_sample\.npz"):
+        gather([run], project.root)
+    frame = gather([run], project.root, compare=False)
+    assert frame.set_index("metric")["value"]["top1"] == 88.3

@@ -124,3 +124,36 @@ def test_a_record_without_facts_is_refused(results) -> None:
     record.write_text(json.dumps({"device": "a machine"}))
     with pytest.raises(UserError, match=r"fingerprint|dataset"):
         gather_probes("desk", "cls", results.root)
+
+
+def test_a_value_that_its_per_image_values_do_not_give_is_refused(results) -> None:
+    results.probe("cls", "layers", {("random", 1, None): 4.0})
+    path = results.root / "results/desk/probes/cls/layers/values.csv"
+    values = pd.read_csv(path)
+    values.loc[1, "value"] = 79.0
+    values.to_csv(path, index=False)
+    message = r"layers/values\.csv: random at block 1, seed 0, top1: recorded 79\.0, recomputed 76\.0 from per_sample"
+    with pytest.raises(UserError, match=message):
+        gather_probes("desk", "cls", results.root)
+    frame = gather_probes("desk", "cls", results.root, compare=False)
+    assert frame["value"].tolist() == [80.0, 79.0]
+    frame.to_csv(results.root / tidy_probes_path("desk", "cls"), index=False)
+    with pytest.raises(UserError, match=r"probes/cls/layers: top1 of probe 1: recorded 79\.0, recomputed 76\.0"):
+        read_probe("desk", "cls", "layers", results.root).drop("random", "top1", [1])
+    read_probe("desk", "cls", "layers", results.root, compare=False).drop("random", "top1", [1])
+
+
+def test_lines_of_other_images_and_probes_are_refused(results) -> None:
+    results.probe("cls", "layers", {("random", 1, None): 4.0})
+    path = results.root / "results/desk/probes/cls/layers/values.csv"
+    for column, value, message in (
+        ("images", 299, "images: recorded 299, recomputed 300"),
+        ("position", 7, "number 7"),
+    ):
+        values = pd.read_csv(path)
+        values.loc[1, column] = value
+        before = path.read_bytes()
+        values.to_csv(path, index=False)
+        with pytest.raises(UserError, match=message):
+            gather_probes("desk", "cls", results.root)
+        path.write_bytes(before)

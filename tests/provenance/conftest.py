@@ -94,8 +94,8 @@ class Finished:
         spec, folder = job_spec(self.cfg, run), run.folder
         metrics = {"miou": 40.0 + len(run.method), "encoder_speedup": 1.25, "final_tokens_mean": 128.0, "patches": 256}
         outputs = [self.write(folder / "metrics.json", json.dumps(metrics).encode()), folder / "per_sample.npz"]
-        counts = self.rng.integers(1, 9, (4, 4, 4))
-        np.savez(outputs[1], confusion=counts, sample_id=np.arange(4))
+        hits = int(metrics["miou"]) + np.array([-3, 1, -2, 4]) * self.rng.integers(1, 5)  # of 100 pixels of one class
+        np.savez(outputs[1], areas=np.stack([hits, hits, hits * 0 + 100], axis=1)[..., None], sample_id=np.arange(4))
         inputs = [folder / "model.safetensors", *([endpoint_path("smoke", "seg")] if uses_endpoint(spec) else [])]
         code = behind.code_of_evaluation(run.task, run.method)
         write_record(folder, spec, inputs, outputs, fingerprint=code, name="evaluation.json", **FACTS)

@@ -66,6 +66,7 @@ overrides:
   smoke: {keep_rates: [0.5], tasks.cls.methods: [dense, tap]}
 """
 DATA = ROOT / "data" / "fashion_mnist"
+KEPT_RESULTS = "/results/*/checkpoints/\n/results/*/runs/**/*.safetensors\n"  # here git keeps small results
 KEPT_BY_GIT = (".dvc/config", ".dvc/.gitignore", ".dvcignore", "dvc.yaml", "pyproject.toml")
 
 
@@ -81,7 +82,7 @@ class Repository(Project):
         (folder / ".dvc").mkdir()
         for name in KEPT_BY_GIT:
             shutil.copy(ROOT / name, folder / name)
-        ignored = (ROOT / ".gitignore").read_text().replace("/results/smoke/\n", "")  # here git keeps smoke results
+        ignored = (ROOT / ".gitignore").read_text().replace("/results/\n", KEPT_RESULTS)
         (folder / ".gitignore").write_text(ignored)
         shutil.copytree(DATA, folder / "data" / "fashion_mnist", ignore=shutil.ignore_patterns("record.json"))
         made.call("git", "init", "--quiet", "--initial-branch=main")

@@ -1,9 +1,12 @@
 import re
+from pathlib import Path
 
 import pytest
 
 from tap.config import load_scale, runs_of_table
 from tap.provenance.locks import hold_lock
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_table_needs_exactly_the_jobs_of_its_task(project):
@@ -99,3 +102,8 @@ def test_the_rules_are_linted(project):
     # The environment is one for all rules and locked by hashes (requirements.lock), which the linter cannot know.
     lints = re.findall(r"^    \* (.*)$", project.snakemake("--lint").stderr, flags=re.MULTILINE)
     assert set(lints) == {"Specify a conda environment or container for each rule.:"}
+
+
+def test_published_results_are_no_input_of_any_rule():
+    rules = [*(ROOT / "workflow").rglob("*.smk"), *(ROOT / "tap" / "config").rglob("*.py")]
+    assert [path for path in rules if "published/" in path.read_text()] == []

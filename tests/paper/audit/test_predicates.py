@@ -28,7 +28,7 @@ def test_higher_needs_an_interval_without_zero(results, ours: float, verdict: Ve
     runs = [results.run("tap", ours), results.run("static", 0.8)]
     found = ask(results, "higher", *runs, **CLS, a="tap", b="static", reported="text/gain-over-static/cls")
     assert found.verdict == verdict
-    assert found.value == pytest.approx(100 * (ours - 0.8), abs=0.1)
+    assert found.value == pytest.approx(100 * (ours - 0.8), abs=0.5)  # of 101 recalls
     assert found.low <= found.value <= found.high
     assert found.runs == ("cls/tap/r0.50/main/s0", "cls/static/r0.50/main/s0")
     assert found.devices == ("a machine",)
@@ -44,6 +44,8 @@ def test_what_is_not_there_is_named(results) -> None:
 
 def test_a_score_without_single_images_decides_nothing(results) -> None:
     runs = [results.run("tap", 0.9, task="det"), results.run("static", 0.1, task="det")]
+    for run in runs:
+        (results.root / run.folder / "per_sample.npz").unlink()
     found = ask(results, "higher", *runs, task="det", metric="box_ap", a="tap", b="static")
     assert found.verdict == INCONCLUSIVE
     assert "no interval" in found.sentence
@@ -53,25 +55,11 @@ def test_a_score_without_single_images_decides_nothing(results) -> None:
     ("ours", "verdict"), [(0.85, SUPPORTED), (0.75, CONTRADICTED), (0.8 + 1 / 300, INCONCLUSIVE), (0.8, INCONCLUSIVE)]
 )
 def test_average_precision_is_judged_by_its_interval(results, ours: float, verdict: Verdict) -> None:
-    """One object and one detection in each image, false ones with the lowest scores: AP is the share of right ones."""
     runs = [results.run("tap", ours, task="det"), results.run("static", 0.8, task="det")]
-    for run in runs:
-        path = results.root / run.folder / "per_sample.npz"
-        correct = np.load(path)["confusion"][:, 0, 0].astype(bool)
-        shape = (len(correct), 4, 1)
-        arrays = {
-            "objects": np.ones(shape, int),
-            "labels": np.zeros((len(correct), 1), int),
-            "scores": correct[:, None] / 2,
-        }
-        for kind in ("box", "mask"):
-            hits = np.broadcast_to(np.where(correct, 2**10 - 1, 0)[:, None, None], shape).astype(np.uint16)
-            arrays |= {f"{kind}_hits": hits, f"{kind}_ignored": np.zeros(shape, np.uint16)}
-        np.savez(path, sample_id=np.arange(len(correct)), **arrays)
     found = ask(results, "higher", *runs, task="det", metric="box_ap", a="tap", b="static")
     assert found.verdict == verdict
     assert found.low <= found.value <= found.high
-    assert found.value == pytest.approx(100 * (ours - 0.8), abs=0.1)
+    assert found.value == pytest.approx(100 * (ours - 0.8), abs=0.5)  # of 101 recalls
 
 
 @pytest.mark.parametrize(("floor", "warned"), [(0.7, False), (0.9, True)])

@@ -219,7 +219,7 @@ def test_build_table_reads_the_settings_and_writes_all_files(project, tmp_path: 
     seed = settings["tasks"]["cls"]["seeds"][0]
     for method, rate in (("dense", 1.0), ("tap", settings["main_rate"])):
         arrays = {"correct": np.arange(9) < 4, "sample_id": np.arange(9)}
-        project.add(Run("smoke", "cls", method, rate, seed=seed), {"top1": 44.4}, arrays)
+        project.add(Run("smoke", "cls", method, rate, seed=seed), {"top1": 100 * 4 / 9}, arrays)
     write_tidy("smoke", "cls", tmp_path / tidy_path("smoke", "cls"), root=tmp_path)
     out = tmp_path / "paper_tables"
     files = build_table("tab:cls", "smoke", out, root=tmp_path)
