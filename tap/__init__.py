@@ -8,8 +8,9 @@ from tap.timm_models import register as _register_with_timm
 
 if TYPE_CHECKING:
     from tap.factory import create_model as create_model
+    from tap.joint_factory import create_joint_model as create_joint_model
 
-__all__ = ["create_model"]
+__all__ = ["create_joint_model", "create_model"]
 __version__ = "0.1.0"
 
 _register_with_timm()
@@ -21,4 +22,8 @@ def __getattr__(name: str) -> Any:
         from tap.factory import create_model
 
         return create_model
+    if name == "create_joint_model":
+        from tap.joint_factory import create_joint_model
+
+        return create_joint_model
     raise AttributeError(f"module 'tap' has no attribute '{name}'")

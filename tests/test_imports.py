@@ -16,7 +16,7 @@ LAYERS = [
     {"engine"},
     {"studies", "profiling"},
     {"paper"},
-    {"factory", "cli", "timm_models"},
+    {"factory", "joint_factory", "cli", "timm_models"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

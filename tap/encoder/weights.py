@@ -125,23 +125,12 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None, pret
         UserError: the file cannot be read, is a fine-tuned one where that is refused, or belongs to another
             architecture (nothing is loaded then).
     """
-    tensors = read_tensors(path, expected_sha256)
-    places = tuple(prefix + head for prefix in ("", *_PREFIXES) for head in _HEADS)
-    heads = sorted(name for name in tensors if name.startswith(places))
-    if heads and pretrained_only and expected_sha256 is None:
-        raise UserError(
-            f"{path}: is no MAE pre-training but fine-tuned to classes (it has {', '.join(heads)}), so that what "
-            "starts from it has seen labels; name the pre-training's file, or pin this one's sha256 if it is meant"
-        )
-    for prefix in _PREFIXES:
-        if any(name.startswith(prefix) for name in tensors):
-            tensors = {n.removeprefix(prefix): value for n, value in tensors.items() if n.startswith(prefix)}
+    tensors = backbone_tensors(path, expected_sha256, pretrained_only)
     wanted = {
         name: value
         for name, value in vit.state_dict().items()
         if not name.startswith(_HEADS) and not is_low_rank(name)  # updates are a task's own, never the backbone's
     }
-    tensors = {name: value for name, value in tensors.items() if not name.startswith((*_HEADS, *_DECODER))}
     tensors = _fit_tables(_fit_positions(tensors, vit), wanted)
     # A model that pools globally has no use for the final norm of a class-token checkpoint, and the other way round.
     missing = sorted(name for name in wanted if name not in tensors and not name.startswith("norm."))
@@ -159,6 +148,28 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None, pret
     if problems:
         raise UserError(f"weights: {path} is of another architecture: tensors {'; '.join(problems)}")
     vit.load_state_dict({name: tensors[name] for name in wanted if name in tensors}, strict=False)
+
+
+def backbone_tensors(
+    path: Path, expected_sha256: str | None = None, pretrained_only: bool = False
+) -> dict[str, Tensor]:
+    """A backbone's tensors in a file by their names in a timm ViT, without heads and MAE decoder; as `load_backbone`.
+
+    Raises:
+        UserError: the file cannot be read, or is a fine-tuned one where that is refused.
+    """
+    tensors = read_tensors(path, expected_sha256)
+    places = tuple(prefix + head for prefix in ("", *_PREFIXES) for head in _HEADS)
+    heads = sorted(name for name in tensors if name.startswith(places))
+    if heads and pretrained_only and expected_sha256 is None:
+        raise UserError(
+            f"{path}: is no MAE pre-training but fine-tuned to classes (it has {', '.join(heads)}), so that what "
+            "starts from it has seen labels; name the pre-training's file, or pin this one's sha256 if it is meant"
+        )
+    for prefix in _PREFIXES:
+        if any(name.startswith(prefix) for name in tensors):
+            tensors = {n.removeprefix(prefix): value for n, value in tensors.items() if n.startswith(prefix)}
+    return {name: value for name, value in tensors.items() if not name.startswith((*_HEADS, *_DECODER))}
 
 
 def _fit_positions(tensors: dict[str, Tensor], vit: Any) -> dict[str, Tensor]:

@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from tap.config.schema import JobSpec, TrainConfig
+from tap.encoder.low_rank import is_low_rank
+from tap.encoder.weights import backbone_tensors, load_backbone
 from tap.engine.distributed import Processes
 from tap.engine.loop import Lane, Plan, Trained, Training, run_steps
 from tap.engine.resume import ResumeStates
@@ -22,7 +25,7 @@ from tap.engine.streams import Stream
 from tap.errors import UserError
 from tap.seeds import derive_seed
 from tap.tasks.base import Task
-from tap.tasks.joint import JointModel
+from tap.tasks.joint import JointModel, Ownership
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,38 @@ class Member:
 
     task: Task
     spec: JobSpec
+
+
+def build_joint(
+    members: Mapping[str, Member],
+    weights: Path | None,
+    sha256: str | None = None,
+    register: Ownership = "own",
+    adapters: Ownership = "own",
+) -> JointModel:
+    """The views of all tasks, as their pipelines build them, on one base.
+
+    Args:
+        members: the tasks; the method of each has low-rank updates.
+        weights: file with the pre-trained backbone; None takes the random one of the first task.
+        sha256: hash that the file must have; None accepts any.
+        register, adapters: what the tasks own and what they share (tab:factorial).
+
+    Raises:
+        UserError: the file is missing, damaged or of another architecture; the tasks' backbones do not fit together.
+    """
+    views: dict[str, Any] = {task: member.task.build_model(member.spec) for task, member in members.items()}
+    if weights is None:
+        first, *others = [view.encoder.vit for view in views.values()]
+        given = {name: value for name, value in first.state_dict().items() if not is_low_rank(name)}
+        for vit in others:
+            own = vit.state_dict()
+            vit.load_state_dict({n: v for n, v in given.items() if n in own and own[n].shape == v.shape}, strict=False)
+        return JointModel(views, None, register, adapters)
+    for view in views.values():
+        load_backbone(view.encoder.vit, weights, sha256, pretrained_only=True)
+    base = {name: tuple(value.shape) for name, value in backbone_tensors(weights, sha256).items()}
+    return JointModel(views, base, register, adapters)
 
 
 def task_of_step(tasks: Sequence[str], sampler_seed: int, step: int) -> str:

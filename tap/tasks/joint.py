@@ -198,7 +198,7 @@ def _share_base(views: nn.ModuleDict, names: Mapping[str, tuple[int, ...]]) -> d
                 continue
             known = common.setdefault(name, parameter.requires_grad_(False))
             if known is not parameter:
-                if not known.equal(parameter):
+                if not known.is_meta and not known.equal(parameter):
                     raise UserError(
                         f"tasks: the backbone of '{task}' has other values in '{name}' than those before it; load the "
                         "same pre-trained weights into all"
