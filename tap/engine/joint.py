@@ -1,9 +1,10 @@
-"""Joint training of several tasks on one frozen base (Sec. TAP-J and TAP-F ownership).
+"""Training on the data of several tasks in turn (Sec. TAP-J and TAP-F ownership).
 
 At each step one task is drawn uniformly, as a function of the sampler's seed and the step alone. Its view of the model
 makes the pass on the next batch of its own stream, and one AdamW moves what that pass gave a gradient: modules of the
-other tasks see neither decay nor moments. As in the training of one task, the weights, the optimizer's state and the
-step are all that a killed training needs to end with the same bits.
+other tasks see neither decay nor moments. So TAP-F trains its tasks on one frozen base; and where all views are the
+same model, as in a pre-training over the images of several tasks, they share every update. As in the training of one
+task, the weights, the optimizer's state and the step are all that a killed training needs to end with the same bits.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from tap.config.schema import JobSpec, TrainConfig
 from tap.encoder.low_rank import is_low_rank
@@ -93,7 +95,8 @@ def task_counts(tasks: Sequence[str], sampler_seed: int, steps: int) -> dict[str
 def train_joint(
     name: str,
     members: Mapping[str, Member],
-    model: JointModel,
+    model: nn.Module,
+    views: Mapping[str, nn.Module],
     config: TrainConfig,
     seed: int,
     sampler_seed: int,
@@ -106,8 +109,9 @@ def train_joint(
 
     Args:
         name: how messages call the training.
-        members: the tasks by name, in the order of the model's.
-        model: their views.
+        members: the tasks by name, in a fixed order.
+        model: everything that is trained.
+        views: what each task's loss runs; parts of `model`.
         config: length in steps, rates and schedule of the whole training.
         seed: of the optimization: draws within steps, order of the samples.
         sampler_seed: of the choice of tasks.
@@ -125,8 +129,8 @@ def train_joint(
     if config.ema is not None:
         raise UserError("joint.train.ema: an average would drift for the tasks that rest; leave it out")
     tasks = tuple(members)
-    if tasks != model.tasks:
-        raise UserError(f"tasks: the settings name {', '.join(tasks)}, the model has {', '.join(model.tasks)}")
+    if len(tasks) < 2:
+        raise UserError(f"tasks: several are trained in turn, got {', '.join(tasks) or 'none'}")
     data = {task: member.task.datasets(member.spec).train for task, member in members.items()}
     for task, images in data.items():
         if not len(images):
@@ -151,7 +155,7 @@ def train_joint(
     lanes = {
         task: Lane(
             member.task,
-            model.view(task),
+            views[task],
             streams[task].loader(
                 data[task],
                 member.task.collate(member.spec, train=True),

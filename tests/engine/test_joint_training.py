@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from joint_views import TASKS, joint
+from tiny_models import tiny_encoder
 from toy_task import toy_spec
 
 from tap.config.schema import OptimizerConfig, ScheduleConfig, TrainConfig
@@ -17,9 +18,12 @@ from tap.engine.resume import ResumeStates
 from tap.engine.streams import Stream
 from tap.errors import UserError
 from tap.tasks.base import Batch, Sample, Splits, Task, seeded_rng
+from tap.tasks.pretraining.mae import MaskedAutoencoder
+from tap.tasks.pretraining.task import Pretraining
 
 NAMES = tuple(TASKS)
 SIDES = {"cls": 8, "seg": 12, "det": 8}
+SAMPLER = 13  # of 14 steps 4, 5 and 5
 BATCHES = {"cls": 4, "seg": 2, "det": 3}
 
 
@@ -93,8 +97,8 @@ def run(folder: Path, model=None, processes=None, config=None, **tasks):
     torch.manual_seed(0)
     states = ResumeStates(folder, {"a": 1}, print)
     model = model or joint()
-    arguments = ("joint", members(**tasks), model, config or settings(), 5, 9, states, processes or Processes())
-    return train_joint(*arguments, torch.device("cpu")), model
+    arguments = (config or settings(), 5, SAMPLER, states, processes or Processes(), torch.device("cpu"))
+    return train_joint("joint", members(**tasks), model, model.views, *arguments), model
 
 
 @given(seed=st.integers(0, 2**40))
@@ -128,7 +132,7 @@ def test_the_log_holds_loss_norm_and_share_of_each_task(straight):
     for row, width in zip(rows, (4, 4, 4, 2), strict=True):
         shares = {task: row.get(f"{task}.share", 0.0) for task in NAMES}
         first = int(row["step"]) - width
-        drawn = [task_of_step(NAMES, 9, step) for step in range(first, first + width)]
+        drawn = [task_of_step(NAMES, SAMPLER, step) for step in range(first, first + width)]
         assert shares == {task: drawn.count(task) / width for task in NAMES}
         for task in set(drawn):
             assert row[f"{task}.loss"] > 0
@@ -137,7 +141,7 @@ def test_the_log_holds_loss_norm_and_share_of_each_task(straight):
 
 
 @pytest.mark.parametrize("task", NAMES)
-@pytest.mark.parametrize("passes", [0, 1])
+@pytest.mark.parametrize("passes", [0, 2])
 def test_stopped_anywhere_and_resumed_equals_one_go(tmp_path, straight, task, passes):
     with pytest.raises(Killed):
         run(tmp_path, **{task: TinyTask(task, dies=passes)})
@@ -169,7 +173,7 @@ def test_two_processes_make_the_update_of_one(tmp_path):
 
 
 def test_a_loss_that_is_no_number_names_task_and_step_and_keeps_the_states(tmp_path):
-    step = next(step for step in range(9, 14) if task_of_step(NAMES, 9, step) == "seg")
+    step = next(step for step in range(9, 14) if task_of_step(NAMES, SAMPLER, step) == "seg")
     with pytest.raises(UserError, match=rf"loss is nan of task 'seg' at step {step} of 14"):
         run(tmp_path, seg=TinyTask("seg", bad_from=step / 13 - 1e-6))
     assert len(list(tmp_path.glob("*-step-*.state"))) == 2
@@ -188,3 +192,24 @@ def test_refusals(tmp_path, changes, words):
     with pytest.raises(UserError, match=words):
         run(tmp_path, **changes)
     assert not list(tmp_path.glob("*.state"))
+
+
+def test_views_that_are_one_model_share_every_update(tmp_path):
+    """A pre-training over the images of two tasks, of different sizes."""
+    encoder = tiny_encoder("dense", 1.0, grid=(6, 6), dynamic_img_size=True)
+    model = MaskedAutoencoder(encoder, 0.75, 8, 1, 2)
+    tasks = {name: Member(Reconstruction(TinyTask(name)), toy_spec(batch_size=4)) for name in ("cls", "seg")}
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    arguments = (settings(length=6), 5, 9, ResumeStates(tmp_path, {}, print), Processes(), torch.device("cpu"))
+    trained = train_joint("mae", tasks, model, dict.fromkeys(tasks, model), *arguments)
+    assert trained.steps == 6
+    assert {name for row in trained.rows for name in row if name.endswith(".loss")} == {"cls.loss", "seg.loss"}
+    moved = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert {"encoder.vit.pos_embed", "encoder.vit.blocks.0.attn.qkv.weight", "predict.1.weight"} <= moved
+
+
+class Reconstruction(Pretraining):
+    """The pre-training's loss on a tiny task's images."""
+
+    def __init__(self, task):
+        self.task = task
