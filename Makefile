@@ -18,6 +18,7 @@ STAMP := $(VENV)/.made-from-$(shell sha256sum requirements.lock | cut -c1-16)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 reproduce: $(STAMP)
+	tap remake $(TARGET) $(if $(SCALE),--scale $(SCALE))
 	snakemake $(TARGET) $(if $(SCALE),--config scale=$(SCALE))
 	tap summary $(if $(SCALE),--scale $(SCALE))
 

@@ -40,7 +40,7 @@ from tap.config.load import load_scale
 from tap.config.methods import DENSE
 from tap.config.schema import ModelConfig
 from tap.core.budget import Allocation, allocate, keep_count
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens

@@ -38,11 +38,11 @@ from tap.config.schema import ModelConfig
 from tap.core.budget import keep_count
 from tap.encoder.attention import kernel_name
 from tap.encoder.blocks import add_attention, project, run_mlp
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
-from tap.engine.calibration import bisect
+from tap.engine.calibration import find_threshold
 from tap.profiling.throughput import alternate, dense_twin, precision
 from tap.provenance.fingerprint import module_exists
 from tap.reducers.base import Reducer, ReducerSettings
@@ -147,7 +147,7 @@ def to_mean_of_k(encoder: SparseEncoder, images: Tensor, ids: Tensor) -> None:
         return sum(encoder(images, ids).final_counts) / len(images), wanted
 
     if reducer.method.calibrated:
-        reducer.threshold.fill_(bisect(count, *reducer.threshold_range)[0])
+        reducer.threshold.fill_(find_threshold(count, *reducer.threshold_range)[0])
 
 
 @contextmanager

@@ -10,11 +10,13 @@ import gc
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
+import click
 import typer
 from rich.console import Console
 from rich.syntax import Syntax
+from typer.core import TyperGroup
 
 import tap
 from tap.config import generate as config_files
@@ -25,9 +27,10 @@ from tap.errors import UserError
 from tap.provenance import stages
 from tap.provenance import verify as verification
 from tap.provenance.behind import is_built
+from tap.provenance.files import is_full, unwritable
 from tap.provenance.finding import Kind
-from tap.provenance.orphans import end_with_workflow
-from tap.provenance.publish import figures_folder, tables_folder
+from tap.provenance.orphans import LAUNCHER, end_with_workflow
+from tap.provenance.publish import figures_folder, published_folder, tables_folder
 from tap.provenance.root_hash import root_hash
 from tap.runs import SCALES, Run
 
@@ -41,7 +44,25 @@ config_app = typer.Typer(help="Settings: what is in use, and whether it is right
 data_app = typer.Typer(help="Data: fetch and verify, or check your own.", no_args_is_help=True)
 probe_app = typer.Typer(help="Controlled probes of the no-pruning checkpoints.", no_args_is_help=True)
 paper_app = typer.Typer(help="The paper itself: its printed numbers.", no_args_is_help=True)
+
+
+class TablesUnlessNamed(TyperGroup):
+    """`tap publish tab_cls` is `tap publish tables tab_cls`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Takes the first argument for a table's name unless it is that of a command."""
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["tables", *args])
+
+
+publish_app = typer.Typer(
+    help="Put results where others find them: tables and figures by their names, a bundle, or all of a scale.",
+    cls=TablesUnlessNamed,
+    no_args_is_help=True,
+)
 app.add_typer(config_app, name="config")
+app.add_typer(publish_app, name="publish")
 app.add_typer(data_app, name="data")
 app.add_typer(probe_app, name="probe")
 app.add_typer(paper_app, name="paper")
@@ -65,8 +86,16 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"Error: {error}")
-        sys.exit(2)
+        _end_with(error)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        _end_with(unwritable(error.filename or "a file", error))
+
+
+def _end_with(error: UserError) -> NoReturn:
+    Console(stderr=True, highlight=False, markup=False, soft_wrap=True).print(f"Error: {error}")
+    sys.exit(2)
 
 
 def _show_version(wanted: bool) -> None:
@@ -167,6 +196,7 @@ def train(run: RunArgument, scale: ScaleOption = None, spec: SpecOption = None) 
     job = _job("train", cfg, run, spec)
     if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
         launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
+        os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
         os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
     from tap.engine.job import run_training
 
@@ -314,8 +344,8 @@ def figure(
             print(path)
 
 
-@app.command()
-def publish(
+@publish_app.command("tables")
+def publish_tables(
     names: Annotated[list[str], typer.Argument(help="such as tab_cls or fig_insight", metavar="NAME...")],
     scale: ScaleOption = None,
 ) -> None:
@@ -325,6 +355,21 @@ def publish(
     for name in names:
         for path in publishing.publish(name, load_scale(scale).scale):
             print(path)
+
+
+@publish_app.command("bundle")
+def publish_bundle(
+    scale: ScaleOption = None,
+    out: Annotated[Path | None, typer.Option(help="archive to write; bundles/<scale>.tar.gz if not given")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="weights of all runs, not one seed of each method of the main tables")
+    ] = False,
+    limit_mb: Annotated[float, typer.Option(help="megabytes that the archive must not exceed")] = 60.0,
+) -> None:
+    """Pack results and weights into one archive with its sha256, for `tap restore --bundle` in a clone."""
+    from tap.provenance.bundle import write_bundle
+
+    print(write_bundle(load_scale(scale), out, everything, limit_mb))
 
 
 @app.command()
@@ -342,24 +387,63 @@ def verify(
     task: Annotated[
         str | None, typer.Option(help="keep the list of verified files as the one of this task's tables")
     ] = None,
+    published: Annotated[
+        bool, typer.Option("--published", help="the committed results in published/<scale>; missing and stale pass")
+    ] = False,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="also make all values anew from what they rest on, some images from weights")
+    ] = False,
+    images: Annotated[int, typer.Option(min=1, help="with --deep: images of each run to evaluate anew")] = 64,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="with --deep: which images; drawn if not given, and printed")
+    ] = None,
 ) -> None:
-    """Walk from results back to the data and compare every file with its record."""
+    """Walk from results back to the data and compare every file with its record; with --deep every value, too."""
     cfg = load_scale(scale)
     if task is not None:
         print(verification.write_verified(cfg, task, targets or ()))
         return
-    found = verification.verify(cfg, targets or ())
-    verification.require(found, allow or (), everything)
+    if deep and targets:
+        raise UserError("--deep: looks at all results of the scale; name no files")
+    passed = {*(allow or ()), *((Kind.MISSING, Kind.STALE) if published else ())}
+    found = verification.verify(cfg, targets or (), results=published_folder(cfg.scale) if published else None)
+    if not deep:
+        verification.require(found, passed, everything)
+    else:
+        from tap.paper.deep.command import run_deep_verification
+
+        run_deep_verification(cfg, found, passed, images, seed, everything)
     print(found.summary())
     print(f"root hash of scale {cfg.scale}: {root_hash(found.ledger)}")
 
 
 @app.command()
-def restore(scale: ScaleOption = None) -> None:
-    """After a clone and `dvc pull`: verify the results, then have Snakemake take them for done."""
+def remake(
+    targets: Annotated[list[str] | None, typer.Argument(help="files or rules; all results if none is given")] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """Make anew what is missing or unsound behind some targets, and nothing else."""
+    from tap.provenance.remake import remake as make_again
+
+    if (count := make_again(load_scale(scale), targets or ())) > 0:
+        print(f"{count} files made again")
+
+
+@app.command()
+def restore(
+    scale: ScaleOption = None,
+    bundle: Annotated[Path | None, typer.Option(help="archive of `tap publish bundle` to unpack first")] = None,
+) -> None:
+    """Verify results that came from elsewhere, then have Snakemake take them for done; data are prepared if missing."""
     from tap.provenance import restore as restoring
 
-    print(restoring.restore(load_scale(scale)))
+    cfg = load_scale(scale)
+    if bundle is not None:
+        from tap.provenance.bundle import unpack_bundle
+
+        print(f"{unpack_bundle(bundle, cfg)} files from {bundle}")
+        _prepare_missing_data(cfg)
+    print(restoring.restore(cfg))
 
 
 @app.command()
@@ -369,6 +453,15 @@ def summary(scale: ScaleOption = None) -> None:
 
     name = load_scale(scale).scale
     print_summary("paper_tables" if name == load_params().scale else tables_folder(name))
+
+
+def _prepare_missing_data(cfg: ScaleConfig) -> None:
+    from tap.provenance.behind import PREPARED
+    from tap.tasks.preparation import prepare_data
+
+    for data in {task.data.root: task.data for task in cfg.tasks.values() if task.data.name in PREPARED}.values():
+        if not (Path(data.root) / "record.json").is_file():
+            print(prepare_data(data, None))
 
 
 def _job(job: Job, cfg: ScaleConfig, run_id: str, spec: str | None) -> JobSpec:

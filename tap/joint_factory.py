@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from tap.config.detector import DetectorConfig
 from tap.config.messages import explain
-from tap.config.options import MethodOptions, TapFOptions
+from tap.config.options import MethodOptions
+from tap.config.options.tap_f import TapFOptions
 from tap.config.schema import (
     ControllerConfig,
     DataConfig,

@@ -96,7 +96,7 @@ class TaskFacts:
         return ("layers", "recovery") if self.dense else ("layers",)
 
 
-MICROSCOPY: Final = Dataset("microscopy", preparing="tap.tasks.segmentation.data_tiles")
+MICROSCOPY: Final = Dataset("microscopy", preparing="tap.tasks.microscopy.tiles")
 
 CLS: Final = TaskFacts(
     "cls",

@@ -1,6 +1,7 @@
 """Imports go one way; read from the syntax trees, so that an import inside a function counts as well."""
 
 import ast
+import graphlib
 import sys
 from pathlib import Path
 
@@ -57,6 +58,50 @@ def test_nothing_imports_from_above(path):
 @pytest.mark.parametrize("path", sorted((PACKAGE / "core").glob("*.py")), ids=str)
 def test_the_core_imports_torch_and_nothing_else(path):
     assert {module.split(".")[0] for module in imports(path)} <= CORE_MAY_IMPORT
+
+
+def modules_imported(path):
+    """Files of the package that a file imports: a name taken from a folder is a module of it, where there is one."""
+    folder = ".".join(path.parent.parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: imports relative to {folder}"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            module = Path(*name.split("."))
+            if name.startswith("tap."):
+                files = [module.with_suffix(".py"), module / "__init__.py"]
+                files += [module.parent.with_suffix(".py"), module.parent / "__init__.py"]
+                yield next(file for file in files if file.is_file())
+
+
+def circle(files):
+    """Files that import each other in a circle; None where there is none."""
+    graph = {path: set(modules_imported(path)) - {path} for path in files}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return [path.as_posix() for path in error.args[1]]
+    return None
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    assert circle(FILES) is None
+
+
+def test_a_circle_would_be_seen(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = Path("tap/core")
+    folder.mkdir(parents=True)
+    for name, text in (("a", "from tap.core import b"), ("b", "def f():\n    from tap.core.c import g"), ("c", "")):
+        (folder / f"{name}.py").write_text(f"{text}\n")
+    assert circle(sorted(folder.glob("*.py"))) is None
+    (folder / "c.py").write_text("import tap.core.a\n")
+    assert circle(sorted(folder.glob("*.py"))) is not None
 
 
 def test_every_part_of_the_package_has_a_layer():

@@ -31,6 +31,19 @@ class First(Reducer):
     """Removes nothing, which is enough to be listed, built and trained."""
 '''
 
+SETTINGS = '''"""Settings of the test's method."""
+
+from pydantic import Field
+
+from tap.config.strict import Share, Strict
+
+
+class FirstOptions(Strict):
+    """First patches."""
+
+    slope: Share = Field(0.25, description="for a test")
+'''
+
 
 def test_the_lists():
     """As they stood in one module before each method had its own declaration."""
@@ -119,13 +132,17 @@ def test_what_is_wrong_is_said_with_the_file(method, row, message, tmp_path):
         read_method(declaration(tmp_path, method, row))
 
 
-def test_a_new_method_is_one_file(tmp_path):
+@pytest.mark.parametrize("settings", [False, True])
+def test_a_new_method_is_one_file_and_another_one_if_it_has_settings(settings, tmp_path):
     """In a copy of the project, seen by the settings, the schema, the runs, the command line and the registry."""
     for name in ("tap", "workflow"):
         shutil.copytree(name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy("params.yaml", tmp_path)
     (tmp_path / "tap" / "reducers" / "first.py").write_text(NEW)
+    if settings:
+        (tmp_path / "tap" / "config" / "options" / "first.py").write_text(SETTINGS)
     overrides = "\n  smoke:\n    tasks.cls.methods: [dense, first]\n    tasks.seg.methods: [dense, first]\n"
+    overrides += "    tasks.seg.options.first.slope: 0.5\n" if settings else ""
     (tmp_path / "params.yaml").write_text(f"scale: smoke\noverrides:{overrides}")
     code = """
 import json, sys
@@ -147,7 +164,8 @@ print(json.dumps({
     "schema": "first" in json.loads(schema)["$defs"]["TaskConfig"]["properties"]["methods"]["items"]["enum"],
     "runs": [run.id for task in ("cls", "seg") for run in runs_of_table(cfg, task) if run.method == "first"][:1],
     "endpoint": [spec.method for spec in endpoint_specs(cfg, "seg")],
-    "built": type(build_encoder(spec, TASKS["seg"]).reducer).__name__,
+    "built": type((reducer := build_encoder(spec, TASKS["seg"]).reducer)).__name__,
+    "slope": getattr(reducer.settings.options, "slope", None),
 }))
 """
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -164,6 +182,7 @@ print(json.dumps({
         "schema": True,
         "runs": ["cls/first/r0.50/main/s0"],
         "built": "First",
+        "slope": 0.5 if settings else None,
     }
     shown = subprocess.run(
         [sys.executable, "-m", "tap.cli", "config", "show", "--run", "cls/first/r0.50/main/s0"],
@@ -180,5 +199,5 @@ def test_methods_are_files_of_the_folder():
     files = {file.stem for file in Path("tap/reducers").glob("*.py")}
     assert set(methods.METHODS) <= files
     assert files - set(methods.METHODS) == {
-        "__init__", "base", "build", "copies", "mask_decoder", "merging", "registry"
+        "__init__", "base", "build", "copies", "mask_decoder", "merging", "precision", "registry"
     }  # fmt: skip

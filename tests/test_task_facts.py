@@ -10,7 +10,7 @@ import pytest
 
 from tap.studies.probes import preferred_endpoint
 from tap.task_facts import DATASETS, TASKS, Metric
-from tap.tasks.recovery import choose_endpoint
+from tap.tasks.recovery_endpoint import choose_endpoint
 
 RMSE = Metric("rmse", "RMSE", "m", higher_is_better=False)
 
@@ -55,7 +55,7 @@ def test_the_endpoint_is_the_better_one_not_the_larger_one(metric, better, tmp_p
     """Both choices of an endpoint: of a task, on its calibration split, and of the probes."""
     from types import SimpleNamespace
 
-    from tap.encoder.recovery import RecoverySettings
+    from tap.encoder.recovery_buffer import RecoverySettings
 
     model = SimpleNamespace(encoder=SimpleNamespace(recovery=RecoverySettings()))
     choice = choose_endpoint([model], lambda model: 2.0 + model.encoder.recovery.scale, metric)

@@ -1,10 +1,13 @@
-"""The base of all settings."""
+"""The base of all settings, and the kinds of numbers that several have."""
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Weight = Annotated[float, Field(ge=0.0)]
 
 
 class Strict(BaseModel):

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
-from tap.encoder.places import Groups
+from tap.encoder.patch_positions import Groups
 
 _LOGITS = 4_000_000
 """Logits that are held at once where queries are longer than values (`_by_rows`): 16 MB in float32."""

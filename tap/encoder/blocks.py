@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from tap.encoder.attention import attend, class_attention, mean_incoming_attention
 from tap.encoder.low_rank import LowRankLinear
-from tap.encoder.places import Groups, Places, Windows
+from tap.encoder.patch_positions import Groups, PatchPositions, Windows
 from tap.encoder.relative import fold
 from tap.encoder.tokens import Tokens
 from tap.encoder.vitdet import GridAttention
@@ -196,7 +196,7 @@ def _folded(block: Any, tokens: Tokens, query: Tensor, key: Tensor) -> tuple[Ten
     assert _windows(block.attn, tokens) is None, "attention within windows is no score of a whole image"
     if tables is not None:
         with torch.autocast(query.device.type, enabled=False):  # the ranking is one of float32 scores
-            query, key = fold(query.float(), key.float(), tables, _places(tokens).whole)
+            query, key = fold(query.float(), key.float(), tables, _patch_positions(tokens).whole)
         query = query * query.shape[-1] ** 0.5
     return query, key
 
@@ -274,7 +274,7 @@ def _attended(
         )
         bias = None if bias is None else bias.new_zeros(len(windows.rows)).index_copy(0, real, bias)
     if tables is not None:
-        query, key = fold(query, key, tables, _places(tokens).whole if windows is None else windows.frame)
+        query, key = fold(query, key, tables, _patch_positions(tokens).whole if windows is None else windows.frame)
         scale = 1.0
         if bias is not None:  # as one more entry of the longer rows
             ones, column = query.new_ones(*query.shape[:2], 1), bias.to(key.dtype)[:, None, None]
@@ -302,16 +302,16 @@ def _windows(attn: Any, tokens: Tokens) -> Windows | None:
     """The patches by window, where a block attends within windows."""
     if type(attn) is not GridAttention or attn.side is None:
         return None
-    return _places(tokens).windows(attn.side, attn.padded)
+    return _patch_positions(tokens).windows(attn.side, attn.padded)
 
 
 def _tables(attn: Any) -> tuple[Tensor, Tensor] | None:
     return attn.tables if type(attn) is GridAttention else None
 
 
-def _places(tokens: Tokens) -> Places:
-    assert tokens.places is not None, "a ViTDet trunk needs tokens with places"
-    return tokens.places
+def _patch_positions(tokens: Tokens) -> PatchPositions:
+    assert tokens.patch_positions is not None, "a ViTDet trunk needs tokens with patch positions"
+    return tokens.patch_positions
 
 
 def _drop_path(module: nn.Module, rows: Tensor, tokens: Tokens, windows: Windows | None) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tap.encoder.places import Frame
+from tap.encoder.patch_positions import Frame
 
 
 def fold(query: Tensor, key: Tensor, tables: tuple[Tensor, Tensor], frame: Frame) -> tuple[Tensor, Tensor]:

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 from tap.core.budget import keep_count
 from tap.encoder.blocks import check_block
-from tap.encoder.recovery import RecoveryBuffer, RecoverySettings
+from tap.encoder.layout import on_device
+from tap.encoder.recovery_buffer import RecoveryBuffer, RecoverySettings
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Tokens, on_device
+from tap.encoder.tokens import Tokens
 from tap.encoder.trace import Trace
 from tap.encoder.vitdet import embed_patches, on_grid
 from tap.errors import UserError

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tap.encoder.recovery import RecoveryBuffer
+from tap.encoder.recovery_buffer import RecoveryBuffer
 from tap.encoder.tokens import Tokens
 from tap.encoder.trace import Trace
 

@@ -1,19 +1,22 @@
 """The threshold of methods whose counts vary: the mean final count of the calibration split is brought to K.
 
 Some methods leave more patches in one image than in another, and a threshold decides how many. It is a buffer of the
-reducer, so the published weights hold it. Bisection finds it; the images keep their own counts, whose mean and spread
-every evaluation reports.
+reducer, so the published weights hold it. It is searched on what the encoder sees in an evaluation: whole images, or
+windows. The images keep their own counts, whose mean and spread every evaluation reports.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch.utils.data import Subset
 
+from tap.config.jobs import run_of
 from tap.config.schema import JobSpec
 from tap.core.budget import keep_count
 from tap.errors import UserError
@@ -21,9 +24,12 @@ from tap.reducers.base import Reducer
 from tap.tasks.base import Task
 from tap.tasks.subsets import shuffled
 
-STEPS = 24
+STEPS, ROUNDS = 24, 2
 TOLERANCE = 0.002
 """Share of K up to which a mean count is K."""
+
+MISS = 0.05
+"""Share of K from which a mean count misses it, so that the search goes on, and says so if it ends there."""
 
 
 def calibrate(spec: JobSpec, task: Task, model: Any, device: torch.device, first: bool = False) -> dict[str, float]:
@@ -55,18 +61,26 @@ def calibrate(spec: JobSpec, task: Task, model: Any, device: torch.device, first
     def count(threshold: float) -> tuple[float, float]:
         """Mean final count and mean K with a threshold."""
         reducer.threshold.fill_(threshold)
-        found, wanted = 0, 0
+        found, wanted = 0.0, 0.0
         with torch.inference_mode():
             for images, ids in batches:
-                output = model.encoder(images.to(device), ids.to(device))
-                found += sum(output.final_counts)
-                wanted += len(images) * keep_count(math.prod(output.size), spec.rate)
+                passes = task.encoder_inputs(spec, images)  # an image's count is its mean over the passes
+                for part in passes:
+                    output = model.encoder(part.to(device), ids.to(device))
+                    found += sum(output.final_counts) / len(passes)
+                    wanted += len(images) * keep_count(math.prod(output.size), spec.rate) / len(passes)
         return found / total, wanted / total
 
     total = sum(len(images) for images, _ in batches)
-    threshold, mean, wanted = bisect(count, *reducer.threshold_range)
+    threshold, mean, wanted = find_threshold(count, *reducer.threshold_range)
     reducer.threshold.fill_(threshold)
     model.train(training)
+    if abs(mean - wanted) > MISS * wanted:
+        print(
+            f"{run_of(spec).id}: no threshold leaves a mean of {wanted:.1f} patches on the calibration split; with the "
+            f"nearest, {threshold:g}, it is {mean:.1f}",
+            file=sys.stderr,
+        )
     return {
         "calibrated_threshold": threshold,
         "calibrated_mean_count": mean,
@@ -75,18 +89,51 @@ def calibrate(spec: JobSpec, task: Task, model: Any, device: torch.device, first
     }
 
 
-def bisect(count: Callable[[float], tuple[float, float]], low: float, high: float) -> tuple[float, float, float]:
-    """The threshold in [low, high] whose mean count is nearest to K among those tried, with both numbers."""
-    best = (low, math.inf, 0.0)
-    for _ in range(STEPS):
-        middle = 0.5 * (low + high)
-        mean, wanted = count(middle)
-        if abs(mean - wanted) < abs(best[1] - wanted):
-            best = middle, mean, wanted
-        if abs(mean - wanted) <= TOLERANCE * wanted:
+def find_threshold(
+    count: Callable[[float], tuple[float, float]], low: float, high: float
+) -> tuple[float, float, float]:
+    """The threshold in [low, high] whose mean count is nearest to K among those tried, with mean count and mean K.
+
+    Bisection, which is enough where the count rises with the threshold. Where that misses K by more than `MISS`, since
+    a count falls in between or jumps over K, it goes on between all thresholds that were tried: looks half-way, and
+    bisects wherever two neighbours have K between them.
+
+    Args:
+        count: mean count and mean K with a threshold.
+        low, high: where to look.
+    """
+    tried: dict[float, tuple[float, float]] = {}
+
+    def beyond(threshold: float) -> float:
+        """Mean count minus mean K."""
+        if threshold not in tried:
+            tried[threshold] = count(threshold)
+        return tried[threshold][0] - tried[threshold][1]
+
+    def nearest() -> float:
+        return min(tried, key=lambda threshold: abs(beyond(threshold)))
+
+    def is_within(share: float) -> bool:
+        return abs(beyond(nearest())) <= share * tried[nearest()][1]
+
+    def bisect(below: float, above: float, steps: int) -> None:
+        for _ in range(steps):
+            middle = 0.5 * (below + above)
+            below, above = (middle, above) if beyond(middle) < 0 else (below, middle)
+            if is_within(TOLERANCE):
+                return
+
+    bisect(low, high, STEPS)
+    for _ in range(ROUNDS):
+        if is_within(MISS):
             break
-        low, high = (middle, high) if mean < wanted else (low, middle)
-    return best
+        for left, right in pairwise(sorted({low, high, *tried})):
+            for threshold in (left, 0.5 * (left + right), right):
+                beyond(threshold)
+        for one, other in pairwise(sorted(tried)):
+            if beyond(one) * beyond(other) < 0 and not is_within(MISS):
+                bisect(*sorted((one, other), key=beyond), STEPS // 3)
+    return nearest(), *tried[nearest()]
 
 
 def _batches(spec: JobSpec, task: Task) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -31,11 +31,11 @@ from tap.engine.reporting import write_log
 from tap.engine.resume import ResumeStates
 from tap.errors import UserError
 from tap.provenance.behind import code_of_training
-from tap.provenance.files import sha256_file
-from tap.provenance.record import RECORD, write_record
+from tap.provenance.files import sha256_file, writing
+from tap.provenance.record import RECORD, identity_of_data, write_record
 from tap.runs import Run
 from tap.tasks.base import Task
-from tap.tasks.recovery import recovery_settings
+from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.registry import get_task
 from tap.tasks.teacher import Teacher
 
@@ -62,11 +62,13 @@ def train_run(spec: JobSpec, task: Task) -> None:
     identity = {
         "settings": json.loads(job_json(spec, "train")),
         "code": fingerprint,
+        "data": identity_of_data(spec),
         "start": None if start is None else sha256_file(start),
         "endpoint": None if endpoint is None else sha256_file(endpoint),
         **({} if teacher is None else {"teacher": sha256_file(teacher)}),
     }
     with cpu_threads(spec.train.threads), join_processes(device.type) as processes:
+        identity["processes"] = processes.world_size  # each draws for its share of a batch, and sums are split by them
         states = ResumeStates(run.scratch, identity, lambda text: _say(run, text, processes))
         with states.held() if processes.first else nullcontext():
             _check_writable(run.folder)
@@ -196,14 +198,10 @@ def _check_writable(folder: Path) -> None:
     Raises:
         UserError: the folder cannot be made or written.
     """
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
-    except OSError as error:
-        raise UserError(
-            f"{folder}: cannot be written ({error.strerror}); choose a writable place with free space"
-        ) from error
     for torn in folder.glob(".*.tmp*"):
         torn.unlink(missing_ok=True)
 

@@ -9,6 +9,7 @@ position embeddings are not decayed. A method may scale whole parts of the model
 from __future__ import annotations
 
 import re
+from dataclasses import asdict
 from typing import Any
 
 from timm.models import group_parameters
@@ -70,8 +71,9 @@ def parameter_groups(model: nn.Module, config: OptimizerConfig) -> list[dict[str
 
 def scale_parts(optimizer: Optimizer, rates: PartRates) -> None:
     """Multiplies the rates that the schedule has just set by a method's factors."""
+    factors = asdict(rates)
     for group in optimizer.param_groups:
-        group["lr"] *= getattr(rates, group["part"])
+        group["lr"] *= factors[group["part"]]
 
 
 def _part(name: str) -> str:

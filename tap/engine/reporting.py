@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tap.provenance.files import atomic_write
+from tap.errors import UserError
+from tap.provenance.files import atomic_write, writing
 
 Row = dict[str, float]
 _LINE_SECONDS = 30.0
@@ -61,17 +63,30 @@ class Display:
             disable=quiet or not self._console.is_terminal,
         )
         self._task = self._bar.add_task(title, total=total, completed=done, state="")
-        self._events = _open_events(events, done) if events is not None else None
+        self._folder: Any = events
+        self._events: Any = None
         self._started = self._last_line = time.monotonic()
 
     def __enter__(self) -> Display:
+        self._hook, threading.excepthook = threading.excepthook, self._of_thread
+        try:
+            if self._folder is not None:
+                with writing(self._folder):
+                    self._events = _open_events(self._folder, self._first)
+        except UserError:
+            threading.excepthook = self._hook
+            raise
         self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
-        if self._events is not None:
-            self._events.close()
+        try:
+            if self._events is not None:
+                with writing(self._folder):
+                    self._events.close()
+        finally:
+            threading.excepthook = self._hook
 
     def note(self, text: str) -> None:
         """Shows a line that a person should not miss."""
@@ -95,9 +110,15 @@ class Display:
             self.note(f"step {done}/{self._total}  {state}  {left:.0f} s left")
             self._last_line = now
         if self._events is not None:
-            for name, value in row.items():
-                if name != "step":
-                    self._events.add_scalar(f"train/{name}", value, done)
+            with writing(self._folder):  # errors of its thread come out here
+                for name, value in row.items():
+                    if name != "step":
+                        self._events.add_scalar(f"train/{name}", value, done)
+
+    def _of_thread(self, error: threading.ExceptHookArgs) -> None:
+        """No traceback of TensorBoard's thread where the disk is full: `row` and the end say it in a line."""
+        if not isinstance(error.exc_value, OSError):
+            self._hook(error)
 
 
 def _open_events(folder: Path, done: int) -> Any:

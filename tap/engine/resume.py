@@ -1,8 +1,9 @@
 """Where a killed training goes on: whole states of the past, each checked against the hash in its name.
 
-A state belongs to an *identity*: everything that decides the weights (settings, code, inputs). States of another
-identity are never mixed in; they stay where they are until a training of the folder completes, and the difference is
-reported. A damaged state is set aside by name and the one before it is used, so that the same command always goes on.
+A state belongs to an *identity*: everything that decides the weights (settings, code, data, inputs, number of
+processes). States of another identity are never mixed in; they stay where they are until a training of the folder
+completes, and the difference is reported. A damaged state is set aside by name and the one before it is used, so that
+the same command always goes on.
 """
 
 from __future__ import annotations
@@ -113,8 +114,9 @@ class ResumeStates:
                     key for key in other.keys() | self._identity if other.get(key) != self._identity.get(key)
                 )
                 self._report(
-                    f"{path}: resume state of step {int(match['step'])} with other settings, code or inputs "
-                    f"({_changes(changed, other, self._identity)}); not used, the training starts at step 0"
+                    f"{path}: resume state of step {int(match['step'])} with other settings, code, data, inputs or "
+                    f"number of processes ({_changes(changed, other, self._identity)}); not used, the training starts "
+                    "at step 0"
                 )
 
 

@@ -18,6 +18,7 @@ from rocrate.model.contextentity import ContextEntity
 from rocrate.rocrate import ROCrate
 
 from tap.errors import UserError
+from tap.provenance.files import writing
 
 METADATA = "ro-crate-metadata.json"
 WEIGHTS = ".safetensors"
@@ -159,7 +160,7 @@ def _cards(root: Path) -> list[Path]:
 
 def _write(crate: ROCrate, root: Path, out: Path) -> Path:
     """Writes beside the target first, so that a kill leaves the older crate."""
-    try:
+    with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as place:
             fresh = Path(place) / "crate"
@@ -170,6 +171,4 @@ def _write(crate: ROCrate, root: Path, out: Path) -> Path:
             if out.exists():
                 out.rename(Path(place) / "older")
             fresh.rename(out)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error.strerror}); choose a writable folder") from error
     return out

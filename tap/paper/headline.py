@@ -47,29 +47,35 @@ def headline(frame: pd.DataFrame) -> pd.DataFrame:
     return means.reset_index()
 
 
+def headline_contents(scale: str, tasks: Sequence[str], root: Path | str = ".") -> tuple[str, str]:
+    """The numbers of a scale's tasks as JSON (by task, method and rate) and as CSV.
+
+    Raises:
+        UserError: a tidy table is missing or wrong.
+    """
+    lines = pd.concat([headline(read_tidy(Path(root) / tidy_path(scale, task))) for task in tasks], ignore_index=True)
+    tree: dict[str, Any] = {}
+    for line in lines.to_dict("records"):
+        numbers = {name: round(line[name], 4) for name in ("score", *OTHERS) if pd.notna(line[name])}
+        tree.setdefault(line["task"], {}).setdefault(line["method"], {})[f"r{line['rate']:.2f}"] = numbers
+    return json.dumps(tree, indent=1, sort_keys=True) + "\n", lines.to_csv(index=False, lineterminator="\n")
+
+
 def write_headline(scale: str, tasks: Sequence[str], root: Path | str = ".") -> list[Path]:
-    """Writes the numbers of a scale's tasks as JSON (by task, method and rate) and as CSV.
+    """Writes `headline_contents`, with the record of the job.
 
     Raises:
         UserError: a tidy table is missing or wrong, or a file cannot be written.
     """
     started, root = datetime.now(UTC), Path(root)
-    tidy = [root / tidy_path(scale, task) for task in tasks]
-    lines = pd.concat([headline(read_tidy(path)) for path in tidy], ignore_index=True)
-    tree: dict[str, Any] = {}
-    for line in lines.to_dict("records"):
-        numbers = {name: round(line[name], 4) for name in ("score", *OTHERS) if pd.notna(line[name])}
-        tree.setdefault(line["task"], {}).setdefault(line["method"], {})[f"r{line['rate']:.2f}"] = numbers
     as_json, as_csv = (root / path for path in headline_paths(scale))
-    files = [
-        atomic_write(as_json, json.dumps(tree, indent=1, sort_keys=True) + "\n"),
-        atomic_write(as_csv, lines.to_csv(index=False, lineterminator="\n")),
-    ]
+    contents = headline_contents(scale, tasks, root)
+    files = [atomic_write(path, text) for path, text in zip((as_json, as_csv), contents, strict=True)]
     record_job(
         as_json.with_suffix(RECORD_SUFFIX),
         "headline",
         parameters={"tasks": list(tasks)},
-        inputs=tidy,
+        inputs=[root / tidy_path(scale, task) for task in tasks],
         outputs=files,
         started=started,
         fingerprint=code_of_headline(),

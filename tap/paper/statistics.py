@@ -13,7 +13,10 @@ of seeds does is shown by the standard deviation over seeds beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 
@@ -28,6 +31,7 @@ Statistic = Callable[[Array], Array]
 
 DRAWS = 2000
 LEVEL = 0.95
+_KEPT: ContextVar[dict[str, Array] | None] = ContextVar("kept replicates", default=None)
 _CELLS = 4_000_000  # of the matrices of counts and of sums made at once: 32 MB each
 
 
@@ -121,9 +125,12 @@ def replicates(values: Array, statistic: Statistic, *, seed: int, draws: int = D
     Raises:
         UserError: there is no image.
     """
-    images = len(values)
+    images, kept = len(values), _KEPT.get()
     if images == 0:
         raise UserError("bootstrap: there is no image to resample; evaluate the run again")
+    key = "" if kept is None else _identity(values, statistic, seed, draws)
+    if kept is not None and key in kept:
+        return kept[key]
     flat = np.ascontiguousarray(values, dtype=np.float64).reshape(images, -1)
     generator = np.random.default_rng(seed)
     chunk = max(1, _CELLS // max(images, flat.shape[1]))
@@ -135,7 +142,30 @@ def replicates(values: Array, statistic: Statistic, *, seed: int, draws: int = D
         counts = np.bincount(picked.ravel(), minlength=rows * images).reshape(rows, images)
         sums = counts.astype(np.float64) @ flat
         results.append(statistic(sums.reshape(rows, *values.shape[1:])))
-    return np.concatenate(results)
+    found = np.concatenate(results)
+    if kept is not None:
+        kept[key] = found
+    return found
+
+
+@contextmanager
+def kept_replicates() -> Iterator[None]:
+    """Resamples are computed once for as long as the context lasts, for whoever asks for the same ones."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
+def _identity(values: Array, statistic: Statistic, seed: int, draws: int) -> str:
+    """A hash of all that decides the replicates: two statistics are one if they are made of the same values."""
+    function, given = (statistic.func, statistic.args) if isinstance(statistic, partial) else (statistic, ())
+    digest = hashlib.sha256(f"{function.__qualname__} {seed} {draws} {values.shape}".encode())
+    arrays = [values, *(part for item in given for part in vars(item).values())]
+    for array in arrays:
+        digest.update(f"{array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
 
 
 def interval(estimate: float, resampled: Array, level: float = LEVEL) -> Interval:

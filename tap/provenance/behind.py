@@ -113,12 +113,13 @@ def code_of_headline() -> str:
 
 
 def _model(task: str, method: str) -> Sequence[str]:
+    """The pipeline of a task and what registers its method, without what tables say of it."""
     if not is_built(task):
         raise UserError(f"task: '{task}' is not built yet; leave it out of `tasks` in params.yaml")
+    pipeline = TASKS[task].pipeline
     if method == PRETRAINING:
-        return ("tap.tasks.pretraining.task", TASKS[task].module, f"tap.reducers.{DENSE}")
-    reducer = f"tap.reducers.{method}"
-    if not module_exists(reducer):
+        return ("tap.tasks.pretraining.task", pipeline, f"tap.reducers.{DENSE}:METHOD")
+    if not module_exists(f"tap.reducers.{method}"):
         raise UserError(f"method: '{method}' is not built yet; leave it out of tasks.{task}.methods")
-    teacher = (f"tap.reducers.{DENSE}",) if method in TAUGHT else ()
-    return (TASKS[task].module, reducer, *teacher)
+    methods = (method, DENSE) if method in TAUGHT else (method,)
+    return (pipeline, *(f"tap.reducers.{name}:METHOD" for name in methods))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
-from tap.provenance.files import sha256_file
+from tap.provenance.files import make_folder, sha256_file, writing
 from tap.provenance.ledger import CHECKPOINTS
 from tap.provenance.record import RECORD, read_record
 from tap.provenance.stages import Stage, data_folders, stage_of
@@ -38,11 +38,11 @@ def collect(cfg: ScaleConfig, stage: Stage, root: Path | str = ".") -> list[Path
         UserError: a run's weights are not those of its record.
     """
     for name in data_folders(root) if stage.cached else []:
-        (Path(root) / name).mkdir(parents=True, exist_ok=True)
+        make_folder(Path(root) / name)
     if not stage.methods:
         return []
     folder = Path(root) / folder_of(cfg.scale, stage.name)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     made = []
     for weights in sorted((Path(root) / "results" / cfg.scale / "runs").rglob(WEIGHTS)):
         run = Run.parse(cfg.scale, weights.parent.relative_to(Path(root) / "results" / cfg.scale / "runs").as_posix())
@@ -124,11 +124,12 @@ def _expect(path: Path, digest: str | None) -> None:
 
 def _second_name(file: Path, name: Path) -> None:
     """Gives a file a second name, replacing what had it."""
-    name.parent.mkdir(parents=True, exist_ok=True)
     temporary = name.with_name(f".{name.name}.tmp")
-    temporary.unlink(missing_ok=True)
-    try:
-        os.link(file, temporary)
-    except OSError:  # another disk, or one without links
-        shutil.copy2(file, temporary)
-    os.replace(temporary, name)
+    with writing(name):
+        name.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)
+        try:
+            os.link(file, temporary)
+        except OSError:  # another disk, or one without links
+            shutil.copy2(file, temporary)
+        os.replace(temporary, name)

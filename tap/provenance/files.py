@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from tap.errors import UserError
 
 _CHUNK = 1 << 20
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_SYSTEM_ERROR = re.compile(r"\[Errno (\d+)\]|\(os error (\d+)\)")
+"""How the system's errors look within those of shutil (several in one), and of writers in Rust such as safetensors."""
 _TORN = re.compile(r"\.(?P<stem>.+)\.[0-9a-f]{8}\.tmp(?P<suffix>\.[^.]*)?")
 
 
-def atomic_write(path: str | Path, content: bytes | str | Callable[[Path], object]) -> Path:
+def atomic_write(path: str | Path, content: bytes | str | Callable[[Path], object], *, durable: bool = True) -> Path:
     """Puts a whole file in place, or leaves what was there: a kill at any moment never shows a part of it.
 
     The content goes to a temporary file of the same folder, is flushed to the disk and then renamed over ``path``.
@@ -25,6 +30,7 @@ def atomic_write(path: str | Path, content: bytes | str | Callable[[Path], objec
         path: the file to make; missing folders above it are made.
         content: the bytes, the text (stored as UTF-8), or a function that writes the temporary file whose path it gets.
             The temporary file ends in the suffix of ``path``, for writers that go by it, and must stay that one file.
+        durable: whether to wait for the disk; files that are checked whenever they are used can do without.
 
     Returns:
         ``path``.
@@ -34,26 +40,71 @@ def atomic_write(path: str | Path, content: bytes | str | Callable[[Path], objec
     """
     path = Path(path)
     temporary = path.parent / f".{path.stem}.{secrets.token_hex(4)}.tmp{path.suffix}"
-    try:
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         mode = temporary.stat().st_mode
-    except OSError as error:
-        raise _unwritable(path, error) from error
     try:
-        if callable(content):
-            content(temporary)
-        else:
-            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-        temporary.chmod(mode)  # some writers replace the file by one that only its owner may read
-        _sync(temporary)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
+        with writing(path):
+            if callable(content):
+                content(temporary)
+            else:
+                temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+            temporary.chmod(mode)  # some writers replace the file by one that only its owner may read
+            if durable:
+                _sync(temporary)
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    _sync(path.parent)
+    if durable:
+        _sync(path.parent)
     return path
+
+
+@contextmanager
+def writing(path: str | Path) -> Iterator[None]:
+    """Says which file or folder it was that could not be written, and what to do.
+
+    Raises:
+        UserError: in place of the system's error, also where a library wrote and has an error type of its own.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = _SYSTEM_ERROR.search(str(error))
+        if isinstance(error, OSError) and (error.errno is not None or found is None):
+            raise unwritable(path, error) from error
+        if found is None:
+            raise
+        number = int(found[1] or found[2])
+        raise unwritable(path, OSError(number, os.strerror(number))) from error
+
+
+def make_folder(path: str | Path) -> Path:
+    """Makes a folder and those above it, where they are not there.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    with writing(path):
+        Path(path).mkdir(parents=True, exist_ok=True)
+    return Path(path)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether an error says that the disk, a quota or the largest size of a file is reached."""
+    return error.errno in _FULL
+
+
+def unwritable(path: str | Path, error: OSError) -> UserError:
+    """What to tell a person whose file or folder cannot be written."""
+    reason = error.strerror or str(error)
+    if is_full(error):
+        return UserError(
+            f"{path}: cannot be written, the disk is full ({reason}); make room and give the same command again. What "
+            "was there before is still there"
+        )
+    return UserError(f"{path}: cannot be written ({reason}); choose a writable folder with free space")
 
 
 def remove_torn(paths: Iterable[str | Path]) -> None:
@@ -100,8 +151,3 @@ def _sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _unwritable(path: Path, error: OSError) -> UserError:
-    reason = error.strerror or str(error)
-    return UserError(f"{path}: cannot be written ({reason}); choose a writable folder with free space")

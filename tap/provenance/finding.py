@@ -17,8 +17,8 @@ class Kind(StrEnum):
 
 
 MEND: Final[dict[Kind, str]] = {
-    Kind.EDITED: "take back what the job made (git checkout, dvc checkout), or delete it and snakemake makes it anew",
-    Kind.MISSING: "dvc pull brings it back, or snakemake makes it anew",
+    Kind.EDITED: "take back what the job made, or have snakemake make it anew",
+    Kind.MISSING: "snakemake makes it anew, or `tap restore --bundle FILE` brings it back",
     Kind.STALE: "snakemake makes it anew (after a clone: `tap restore` first)",
     Kind.UNKNOWN: "delete it, or have the workflow make it (data: `tap data prepare` writes their record)",
 }

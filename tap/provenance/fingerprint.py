@@ -1,32 +1,47 @@
 """Code as a parameter of a job: a hash that changes when, and only when, code that the job can run changes.
 
-The hash covers the syntax trees of the named modules and of every module of this project that they import, directly or
-not. Comments, docstrings and layout are no part of a tree that is compared, so they repeat no training; a changed line
-in a module repeats exactly the jobs that reach it. Nothing is imported, hence it costs milliseconds.
+The unit is the definition: a function, class or constant that the job reaches from where it starts, over all names that
+they use, and in their normal form (`tap.provenance.normal_form`). What a reached module does when it is imported counts
+as well. Nothing is imported, hence it costs milliseconds. The rule, on one page: `docs/fingerprint.md`.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Final
 
-PACKAGE = "tap"
-SOURCES = Path(__file__).resolve().parents[2]
+from tap.provenance.definitions import Project
+from tap.provenance.import_effects import does_more
+from tap.provenance.modules import PACKAGE, Module, Outer, Statement
+from tap.provenance.normal_form import Form
+
+SOURCES: Final = Path(__file__).resolve().parents[2]
 # A job's result cannot depend on these beyond what it is given: settings arrive resolved, as a parameter of their own;
 # some word errors, name folders, keep records or show progress; and the registry of tasks chooses by name among modules
 # that a job names itself (`tap.provenance.behind`), else every job would depend on every task.
-NEUTRAL = ("tap.config", "tap.engine.reporting", "tap.errors", "tap.provenance", "tap.runs", "tap.tasks.registry")
+NEUTRAL: Final = (
+    "tap.config",
+    "tap.engine.reporting",
+    "tap.errors",
+    "tap.provenance",
+    "tap.runs",
+    "tap.tasks.registry",
+)
+ENTRANCE: Final = PACKAGE
+"""The package itself makes the library's models known to timm, by name, which no job reads."""
 
 
-def code_fingerprint(modules: Sequence[str], libraries: Sequence[str] = (), root: Path = SOURCES) -> str:
+def code_fingerprint(roots: Sequence[str], libraries: Sequence[str] = (), root: Path = SOURCES) -> str:
     """Hash of the code behind a job.
 
     Args:
-        modules: names of this project's modules that the job starts from.
+        roots: where the job starts: ``package.module:definition``, or ``package.module`` for all that a module defines.
         libraries: distributions whose version counts as well, such as ``torch``.
         root: folder that holds the package.
 
@@ -36,11 +51,12 @@ def code_fingerprint(modules: Sequence[str], libraries: Sequence[str] = (), root
 
     Raises:
         ModuleNotFoundError: a module does not exist, or imports one of this project that does not.
+        LookupError: a module has no such definition.
         SyntaxError: a module cannot be parsed.
     """
     digest = hashlib.sha256()
-    for name in reached_modules(modules, root):
-        digest.update(f"{name}\n{_tree(_file(name, root), _stamp(_file(name, root)))}\n".encode())
+    for name, text in sorted(_reach(roots, root).items()):
+        digest.update(f"{name}\n{text}\n".encode())
     versions = [f"{library}=={version(library)}" for library in sorted(set(libraries))]
     for text in versions:
         digest.update(f"{text}\n".encode())
@@ -52,30 +68,23 @@ def hash_of(fingerprint: str) -> str:
     return fingerprint.partition(" ")[0]
 
 
-def reached_modules(modules: Iterable[str], root: Path = SOURCES) -> list[str]:
-    """Names of the given modules and of all project modules that they import, also inside functions; sorted.
+def reached_definitions(roots: Iterable[str], root: Path = SOURCES) -> list[str]:
+    """What a fingerprint covers: ``module:definition``, ``module:Class.method``, or ``module:*`` for all of a module.
 
-    A package's `__init__` counts when a name is taken from it, not because a module below it is imported.
+    What a module does on import stands under the names that it binds, or as ``module:#1`` where it binds none.
     """
-    found: set[str] = set()
-    waiting = sorted(set(modules))
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        found.add(name)
-        file = _file(name, root)
-        waiting += [
-            imported
-            for imported in _imports(name, file, _stamp(file), root)
-            if imported not in found and not _is_neutral(imported)
-        ]
-    return sorted(found)
+    return sorted(_reach(roots, root))
+
+
+def reached_modules(roots: Iterable[str], root: Path = SOURCES) -> list[str]:
+    """Names of the modules that a fingerprint covers something of; sorted."""
+    return sorted({name.partition(":")[0] for name in _reach(roots, root)})
 
 
 def module_exists(name: str, root: Path = SOURCES) -> bool:
     """Whether this project has a module of that name; nothing is imported."""
-    return _find(name, root) is not None
+    base = root.joinpath(*name.split("."))
+    return base.with_suffix(".py").is_file() or (base / "__init__.py").is_file()
 
 
 @cache
@@ -87,80 +96,181 @@ def version(library: str) -> str:
         return "missing"
 
 
+@cache
 def _is_neutral(name: str) -> bool:
-    return any(f"{name}.".startswith(f"{neutral}.") for neutral in NEUTRAL)
+    return name == ENTRANCE or any(f"{name}.".startswith(f"{neutral}.") for neutral in NEUTRAL)
 
 
-def _file(name: str, root: Path) -> Path:
-    file = _find(name, root)
-    if file is None:
-        raise ModuleNotFoundError(f"no module '{name}' under {root}", name=name)
-    return file
+def _files(folder: Path | str, name: str = PACKAGE) -> dict[str, tuple[str, int, int]]:
+    """Modules below a package, with what tells an edited file from the one that was read."""
+    found = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                state = entry.stat()
+                below = name if entry.name == "__init__.py" else f"{name}.{entry.name[:-3]}"
+                found[below] = entry.path, state.st_mtime_ns, state.st_size
+            elif "." not in entry.name and entry.name[0] != "_" and entry.is_dir():
+                found |= _files(entry.path, f"{name}.{entry.name}")
+    return found
 
 
-def _find(name: str, root: Path) -> Path | None:
-    base = root.joinpath(*name.split("."))
-    return next((file for file in (base.with_suffix(".py"), base / "__init__.py") if file.is_file()), None)
+class _Sources:
+    """A package as it is on disk now, with what has been found out about it."""
+
+    def __init__(self, files: dict[str, tuple[str, int, int]], root: Path) -> None:
+        self.files = files
+        self.project = Project({name: Path(facts[0]) for name, facts in files.items()})
+        self.reached: dict[tuple[str, ...], dict[str, str]] = {}
+        self._acting: dict[str, list[Statement]] = {}
+
+    def acting(self, module: Module) -> list[Statement]:
+        """Statements that do something when the module is imported."""
+        if module.name not in self._acting:
+            found = [part for part in module.statements if does_more(self.project, module, part.node)]
+            self._acting[module.name] = found
+        return self._acting[module.name]
 
 
-def _stamp(file: Path) -> tuple[int, int]:
-    """Tells an edited file from the one in the cache."""
-    state = file.stat()
-    return state.st_mtime_ns, state.st_size
+_known: dict[Path, _Sources] = {}
 
 
-@cache
-def _parsed(file: Path, stamp: tuple[int, int]) -> ast.Module:
-    return ast.parse(file.read_text(encoding="utf-8"), filename=str(file))
+def _reach(roots: Iterable[str], root: Path) -> dict[str, str]:
+    """Hashes of all that some roots reach, by name; kept until a file of the package changes."""
+    files = _files(root / PACKAGE)
+    if root not in _known or _known[root].files != files:
+        _known[root] = _Sources(files, root)
+    key = tuple(sorted(set(roots)))
+    if key not in _known[root].reached:
+        _known[root].reached[key] = _Walk(_known[root]).reach(key)
+    return _known[root].reached[key]
 
 
-@cache
-def _tree(file: Path, stamp: tuple[int, int]) -> str:
-    """The module's code as text without docstrings, comments and positions."""
-    tree = _parsed(file, stamp)
-    bodies = {
-        id(node): node.body[1:] or [ast.Pass()]
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and ast.get_docstring(node, clean=False) is not None
-    }
-    return _dump(tree, bodies)
+class _Walk:
+    """Follows names from some roots until nothing new is found."""
+
+    def __init__(self, sources: _Sources) -> None:
+        self._sources, self._project = sources, sources.project
+        self._found: dict[str, str] = {}
+        self._waiting: list[Form] = []
+        self._used: set[str] = set()
+        self._imported: set[str] = set()
+        self._executed: set[str] = set()
+        self._whole: set[str] = set()
+        self._attributes: set[str] = set()
+        self._any_attribute = False
+        self._methods: dict[str, list[tuple[Module, Statement, str]]] = {}
+
+    def reach(self, roots: Iterable[str]) -> dict[str, str]:
+        for name in roots:
+            self._start(*name.partition(":")[::2])
+        while self._waiting:
+            self._follow(self._waiting.pop())
+        return self._found
+
+    def _start(self, module: str, definition: str) -> None:
+        found = self._project.module(module)
+        if definition and found.path_of(definition) is None:
+            raise LookupError(f"module '{module}' defines no '{definition}'")
+        self._execute(module)
+        for name in [definition] if definition else found.bound:
+            self._use(f"{module}.{name}")
+
+    def _follow(self, form: Form) -> None:
+        for path in form.executes:
+            self._execute(path)
+        for path in form.paths:
+            self._use(path)
+        for name in form.attributes - self._attributes:
+            self._attributes.add(name)
+            for method in self._methods.pop(name, []):
+                self._method(*method)
+        if form.any_attribute and not self._any_attribute:
+            self._any_attribute = True
+            for methods in list(self._methods.values()):
+                for method in methods:
+                    self._method(*method)
+            self._methods.clear()
+
+    def _execute(self, path: str) -> None:
+        """A module is imported, or a name from it, and with it the packages that it is in."""
+        if path in self._imported:
+            return
+        self._imported.add(path)
+        parts = path.split(".")
+        for length in range(1, len(parts) + 1):
+            self._execute_one(".".join(parts[:length]))
+
+    def _execute_one(self, name: str) -> None:
+        """What a module does when it is imported counts, and what the modules do that it imports."""
+        if name in self._executed or _is_neutral(name) or name not in self._project.files:
+            return
+        self._executed.add(name)
+        module = self._project.module(name)
+        for statement in self._sources.acting(module):
+            self._statement(module, statement)
+        for path in module.unused:
+            if not Outer(path).own:
+                self._found[f"{name}:import {path}"] = ""
+        for star in module.stars:
+            self._everything(name)
+            self._everything(star)
+        for path in module.executes:
+            if Outer(path).own:
+                self._project.require(path)
+                self._execute(path)
+
+    def _use(self, path: str) -> None:
+        """A name is used: all that binds it counts."""
+        place = self._project.place(path)
+        if _is_neutral(place.module) or path in self._used:
+            return
+        self._used.add(path)
+        self._execute(place.module)
+        if place.name is None:
+            self._everything(place.module)
+            return
+        module = self._project.module(place.module)
+        statements = module.bound.get(place.name, ())
+        if not statements and (place.name in module.imports or place.name.startswith("__")):
+            return  # of a library, or what every module has, such as `__file__`
+        again = [statement for statement in statements if not _is_overload(statement)]
+        if not statements or len(again) > 1:
+            self._everything(place.module)  # made by `__getattr__`, or bound anew at some point
+        for statement in statements:
+            self._statement(module, statement)
+
+    def _statement(self, module: Module, statement: Statement) -> None:
+        if not self._add(module, statement.label, self._project.form(module, statement)):
+            return
+        for name in self._project.methods(module, statement):
+            if self._any_attribute or name in self._attributes or module.name in self._whole:
+                self._method(module, statement, name)
+            else:
+                self._methods.setdefault(name, []).append((module, statement, name))
+
+    def _method(self, module: Module, statement: Statement, name: str) -> None:
+        self._add(module, f"{statement.label}.{name}", self._project.form(module, statement, name))
+
+    def _everything(self, name: str) -> None:
+        """Which part of a module is used cannot be told: all of it counts."""
+        if name not in self._whole and name in self._project.files and not _is_neutral(name):
+            self._whole.add(name)
+            self._execute(name)
+            module = self._project.module(name)
+            self._add(module, "*", self._project.whole(module))
+
+    def _add(self, module: Module, label: str, form: Form) -> bool:
+        name = f"{module.name}:{label}"
+        if name in self._found:
+            return False
+        self._found[name] = form.digest
+        self._waiting.append(form)
+        if form.any_name:
+            self._everything(module.name)
+        return True
 
 
-def _dump(node: object, bodies: dict[int, list[ast.stmt]]) -> str:
-    """Like `ast.dump`, with some bodies replaced, so that the cached tree itself stays whole."""
-    if isinstance(node, ast.AST):
-        fields = ((name, value) for name, value in ast.iter_fields(node) if name not in ("kind", "type_comment"))
-        parts = (
-            f"{name}={_dump(bodies.get(id(node), value) if name == 'body' else value, bodies)}"
-            for name, value in fields
-            if value is not None and value != []
-        )
-        return f"{type(node).__name__}({','.join(parts)})"
-    if isinstance(node, list):
-        return f"[{','.join(_dump(part, bodies) for part in node)}]"
-    return repr(node)
-
-
-@cache
-def _imports(name: str, file: Path, stamp: tuple[int, int], root: Path) -> tuple[str, ...]:
-    """Project modules that a module imports itself, at any level of nesting."""
-    package = name.split(".") if file.name == "__init__.py" else name.split(".")[:-1]
-    found = (imported for node in ast.walk(_parsed(file, stamp)) for imported in _named_by(node, package, root))
-    return tuple(sorted({imported for imported in found if imported.split(".")[0] == PACKAGE}))
-
-
-def _named_by(node: ast.AST, package: list[str], root: Path) -> Iterator[str]:
-    """Names of the modules that one node of a tree imports."""
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        above = package[: len(package) - (node.level - 1)] if node.level else []
-        base = ".".join([*above, *([node.module] if node.module else [])])
-        for alias in node.names:
-            below = f"{base}.{alias.name}"
-            yield below if _find(below, root) is not None else base
-    elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if called == "import_module" and isinstance(node.args[0].value, str):
-            yield node.args[0].value
+def _is_overload(statement: Statement) -> bool:
+    decorators: list[ast.expr] = getattr(statement.node, "decorator_list", [])
+    return any(getattr(part, "id", getattr(part, "attr", "")) == "overload" for part in decorators)

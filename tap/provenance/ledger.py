@@ -60,7 +60,8 @@ class Ledger:
         maker: name of the record that names a file among what its job made, by the file's name.
         unreadable: JSON files that are none any more.
         files: every file in the scale's results, with the data and the published tables that belong to them.
-        outside: where the files are whose names start with ``outside/``.
+        outside: where the files are whose names start with ``outside/``, or with the scale's folder if its results are
+            read from elsewhere.
     """
 
     root: Path
@@ -72,12 +73,10 @@ class Ledger:
 
     def place(self, name: str) -> Path | None:
         """Where a file is; None for one outside of the project whose folder the settings do not name."""
-        if not name.startswith(f"{OUTSIDE}/"):
-            return self.root / name
         for known, path in self.outside.items():
             if name == known or name.startswith(f"{known}/"):
                 return path / name[len(known) + 1 :] if name != known else path
-        return None
+        return None if name.startswith(f"{OUTSIDE}/") else self.root / name
 
     def sources(self, name: str) -> set[str]:
         """Names of the records that a record builds on directly."""
@@ -114,8 +113,14 @@ class Ledger:
         return order
 
 
-def read_ledger(cfg: ScaleConfig, root: Path | str = ".") -> Ledger:
+def read_ledger(cfg: ScaleConfig, root: Path | str = ".", results: Path | str | None = None) -> Ledger:
     """Reads every record that belongs to a scale: in its results, with its data, and among the published tables.
+
+    Args:
+        cfg: settings of the scale.
+        root: the project's folder.
+        results: a copy of the scale's folder, such as ``published/desk``, to read in its place. Its files keep the
+            names that records call them. Tables where a reader looks are left out, as they are of the folder itself.
 
     Raises:
         UserError: a file cannot be read.
@@ -124,20 +129,24 @@ def read_ledger(cfg: ScaleConfig, root: Path | str = ".") -> Ledger:
     bases = sorted({Path(task.data.root).expanduser() for task in cfg.tasks.values()})
     weights = [Path(task.pretrain.weights).expanduser() for task in cfg.tasks.values() if task.pretrain.weights]
     outside = {f"{OUTSIDE}/{path.name}": path for path in (*bases, *weights)}
-    results = root / "results" / cfg.scale
+    own = f"results/{cfg.scale}"
+    folder = root / own if results is None else Path(results)
+    if results is not None:
+        outside[own] = folder
     prepared = [root / base for base in bases if (root / base / DATA_RECORD).is_file()]
-    places = [*_files_below(results, without=CHECKPOINTS), *(path for base in prepared for path in _files_below(base))]
+    of_data = [path for base in prepared for path in _files_below(base)]
     records: dict[str, Record] = {}
     unreadable: list[str] = []
-    names = [name_in_records(path, root, bases) for path in places]
-    inside = root.resolve() / "results"
-    for name, path in zip(names, places, strict=True):
-        # Of a data folder only the one record is read: its own JSON files may be large.
-        if path.suffix == ".json" and (path.name == DATA_RECORD or path.resolve().is_relative_to(inside)):
+    found = {f"{own}/{path.relative_to(folder).as_posix()}": path for path in _files_below(folder, without=CHECKPOINTS)}
+    # Of a data folder only the one record is read: its own JSON files may be large.
+    readable = {*found, *(name_in_records(base / DATA_RECORD, root, bases) for base in prepared)}
+    found |= {name_in_records(path, root, bases): path for path in of_data}
+    for name, path in found.items():
+        if path.suffix == ".json" and name in readable:
             _take_in(name, path, records, unreadable)
-    published = {
-        name_in_records(path, root): path for folder in PUBLISHED.values() for path in _files_below(root / folder)
-    }
+    names = list(found)
+    copied = PUBLISHED.values() if results is None else ()
+    published = {name_in_records(path, root): path for place in copied for path in _files_below(root / place)}
     for name, path in published.items():
         if path.suffix == ".json":
             _take_in(name, path, records, unreadable)

@@ -1,8 +1,9 @@
-"""A job ends with the workflow that started it.
+"""A job ends with the workflow, or the launcher of several processes, that started it.
 
 `kill -9` of Snakemake ends Snakemake alone: the shells and jobs that it started would go on, and write beside those of
 the next start. So each job watches the process that the workflow names, and ends at once, by the same signal, when that
-is gone. Files appear by rename and trainings resume, so nothing is half done then.
+is gone. The processes of one training watch their launcher in the same way, which cannot end them when it is killed
+itself. Files appear by rename and trainings resume, so nothing is half done then.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import time
 VARIABLE = "TAP_WORKFLOW_PROCESS"
 """Environment variable with the number of the process that the workflow runs in."""
 
+LAUNCHER = "TAP_LAUNCHER_PROCESS"
+"""The same of the process that starts those of one training."""
+
 _PAUSE_S = 0.5
 
 
 def end_with_workflow() -> None:
-    """Has this process end when the workflow that started it does; nothing where no workflow did."""
-    number = os.environ.get(VARIABLE, "")
-    if number.isdigit():
+    """Has this process end when the workflow or the launcher that started it does; nothing where none did."""
+    for number in filter(str.isdigit, (os.environ.get(name, "") for name in (VARIABLE, LAUNCHER))):
         threading.Thread(target=_end_after, args=(int(number),), daemon=True, name="end-with-workflow").start()
 
 

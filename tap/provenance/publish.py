@@ -21,6 +21,11 @@ def figures_folder(scale: str) -> Path:
     return Path("results") / scale / "figures"
 
 
+def published_folder(scale: str) -> Path:
+    """Where the committed results of a scale are, which no rule reads, relative to the project's root."""
+    return Path("published") / scale
+
+
 def published(name: str) -> Path:
     """The record of a published table or figure, relative to the project's root.
 

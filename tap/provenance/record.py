@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from tap.config.schema import JobSpec
 from tap.errors import UserError
-from tap.provenance.files import atomic_write, hash_files, remove_torn
+from tap.provenance.files import atomic_write, hash_files, remove_torn, sha256_file
 from tap.provenance.fingerprint import hash_of, version
 
 RECORD: Final = "run.json"
@@ -31,6 +31,7 @@ LIBRARIES: Final = ("numpy", "safetensors", "timm", "torch", "torchvision")
 JOBS_OF_RUNS: Final = {RECORD: "train", "evaluation.json": "evaluate", "picture.json": "picture"}
 """Kind of job by the name of its record in a run's folder."""
 
+_MANIFEST = "manifest.json"
 _PARTS = {"job", "inputs", "outputs", "fingerprint", "seal"}
 
 
@@ -244,8 +245,23 @@ def read_record(path: Path) -> dict[str, Any] | None:
 
 def evidence_of_data(spec: JobSpec, root: Path | str = ".") -> list[Path]:
     """Files that say what a task's data are: the manifest of prepared ones, or findings about a person's own."""
-    places = f"{spec.data.root}/manifest.json", f"results/{spec.scale}/data/{spec.task}.json"
+    places = f"{spec.data.root}/{_MANIFEST}", f"results/{spec.scale}/data/{spec.task}.json"
     return [path for place in places if (path := Path(root) / place).is_file()]
+
+
+def identity_of_data(spec: JobSpec, root: Path | str = ".") -> dict[str, Any]:
+    """What tells a task's data from others, as JSON values: hashes of its evidence, and what its record says of it.
+
+    The record's own hash is no part of it: data that are prepared or looked at again are the same data. Empty where
+    nothing says what the data are.
+    """
+    identity: dict[str, Any] = {}
+    for path in evidence_of_data(spec, root):
+        record = read_record(path.parent / (DATA_RECORD if path.name == _MANIFEST else f"{path.stem}{RECORD_SUFFIX}"))
+        identity[path.name] = {"sha256": sha256_file(path)}
+        if record is not None:
+            identity[path.name] |= {"made": made_by(record), "folders": list(record.get("folders", {}).values())}
+    return identity
 
 
 def without_places(value: Any) -> Any:

@@ -23,6 +23,8 @@ from tap.provenance.publish import publish, published
 from tap.provenance.verify import Verification, require, verify
 
 _LONG_AGO = 86400.0
+SHOWN = 3
+"""So many kinds of findings are named."""
 
 
 def restore(cfg: ScaleConfig, root: Path | str = ".") -> str:
@@ -32,8 +34,9 @@ def restore(cfg: ScaleConfig, root: Path | str = ".") -> str:
         What was done, in words.
 
     Raises:
-        UserError: a file is edited or of unknown origin, nothing is there to restore, or another workflow is running.
-            Nothing is touched in the first two cases.
+        UserError: a file is edited or of unknown origin, nothing is there to restore, or another workflow is running:
+            nothing is touched in the first two cases. Or a table would rest on files that are not there: everything
+            whole is restored then, and the workflow makes the rest.
     """
     root = Path(root)
     kept = kept_weights(cfg, root)
@@ -41,22 +44,38 @@ def restore(cfg: ScaleConfig, root: Path | str = ".") -> str:
     require(found, allowed=(Kind.MISSING, Kind.STALE))
     unsound = found.unsound()
     sound = [name for name in found.order if name not in unsound]
-    if not sound:
-        require(found)
-        raise UserError(f"results/{cfg.scale}: nothing to restore; `dvc pull` brings it, `snakemake` makes it")
+    if not found.order:
+        raise UserError(f"results/{cfg.scale}: nothing to restore; `tap restore --bundle FILE` brings it, or snakemake")
     bring_back(kept, root)
     targets = _last(found, sound)
     if load_params(root).scale == cfg.scale:
         targets = [*_publish(cfg.scale, found, sound, root), *targets]
-    _touch(cfg.scale, targets, root)
+    if targets:
+        _touch(cfg.scale, targets, root)
     for name in unsound:
         for file in found.ledger.records[name].outputs:
             place = found.ledger.place(file)
             if place is not None and place.is_file():
                 os.utime(place, (_LONG_AGO, _LONG_AGO))  # older than its inputs: Snakemake makes it again
-    lines = [f"restored {len(sound)} of {len(found.order)} jobs of scale {cfg.scale}"]
-    lines += [f"  not restored, snakemake makes it again: {line}" for line in finding_lines(found.findings)]
-    return "\n".join(lines)
+    done = f"restored {len(sound)} of {len(found.order)} jobs of scale {cfg.scale}"
+    if (on_air := _on_air(found)) > 0:
+        raise UserError(f"{done}; {on_air} tables and figures would rest on what is not there: {_not_whole(found)}")
+    return f"{done}; snakemake makes again: {_not_whole(found)}" if unsound else done
+
+
+def _on_air(found: Verification) -> int:
+    """How many records of tables and figures rest, directly or not, on files that are missing."""
+    airy = {finding.record for finding in found.findings if finding.kind == Kind.MISSING}
+    for name in found.order:
+        if found.ledger.sources(name) & airy:
+            airy.add(name)
+    return sum(found.ledger.records[name].job in ("table", "figure") for name in airy & found.ledger.records.keys())
+
+
+def _not_whole(found: Verification) -> str:
+    """What is missing or stale, in one line."""
+    lines = finding_lines(found.findings)
+    return "; ".join(lines[:SHOWN]) + (f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else "")
 
 
 def _last(found: Verification, sound: list[str]) -> list[str]:

@@ -6,7 +6,6 @@ import hashlib
 from pathlib import PurePosixPath
 from typing import Final
 
-from tap.errors import UserError
 from tap.provenance.files import hash_files
 from tap.provenance.ledger import Ledger
 
@@ -23,18 +22,17 @@ def root_hash(ledger: Ledger) -> str:
     these through it. ``sha256sum`` prints the same lines.
 
     Args:
-        ledger: the records, of which those in the scale's folder count, all but that of the audit.
+        ledger: the records, of which those in the scale's folder count, all but that of the audit. Without any it is
+            the hash of an empty text.
 
     Raises:
-        UserError: there is no such record, or one cannot be read.
+        UserError: a record cannot be read.
     """
     names = {
         PurePosixPath(*parts[2:]).as_posix(): name
         for name, record in ledger.records.items()
         if (parts := PurePosixPath(name).parts)[0] in _FOLDERS and record.job != SHOWN_ON
     }
-    if not names:
-        raise UserError("root hash: there is no record of the scale yet; run the workflow first")
     places = {name: place for name, full in names.items() if (place := ledger.place(full)) is not None}
     hashes = hash_files(places.values())
     lines = [f"{hashes[places[name]]}  {name}\n" for name in sorted(places, key=str.encode)]

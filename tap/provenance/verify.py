@@ -68,6 +68,7 @@ def verify(
     targets: Sequence[Path | str] = (),
     root: Path | str = ".",
     elsewhere: Mapping[str, Path] | None = None,
+    results: Path | str | None = None,
 ) -> Verification:
     """Compares results, and everything that they were made from, with their records.
 
@@ -76,11 +77,12 @@ def verify(
         targets: files to start from; all results of the scale if none is given.
         root: the project's folder.
         elsewhere: where some files are for now, by the name that they are to have.
+        results: a copy of the scale's folder to verify in its place, such as ``published/desk``.
 
     Raises:
         UserError: a file cannot be read, or records name each other in a circle.
     """
-    ledger = read_ledger(cfg, root)
+    ledger = read_ledger(cfg, root, results)
     bases = [task.data.root for task in cfg.tasks.values()]
     names = [name_in_records(Path(root) / target, root, bases) for target in targets]
     wanted = [ledger.maker.get(name, name if name in ledger.records else "") for name in names]
@@ -100,7 +102,7 @@ def verify(
             walk.stray(name)
     for name in order:
         walk.look_at(name)
-    if not targets:
+    if not targets and results is None:
         for path, stage in differing(cfg, root):
             walk.copy(path.as_posix(), stage)
     size = sum(places[file].stat().st_size for file in files)

@@ -8,8 +8,9 @@ from timm.models.vision_transformer import Block
 from torch import Tensor
 
 from tap.encoder.blocks import add_attention, project_all, run_block, run_mlp
+from tap.encoder.layout import on_device
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Tokens, on_device
+from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings

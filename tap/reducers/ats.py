@@ -10,8 +10,9 @@ from torch import Tensor
 from tap.core.selection import select
 from tap.encoder.attention import class_attention
 from tap.encoder.blocks import add_attention, project_all, run_block, run_mlp
+from tap.encoder.layout import Layout
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Layout, Tokens
+from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, remove

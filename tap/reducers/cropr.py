@@ -20,6 +20,7 @@ from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import IGNORE, FixedSchedule, ReducerSettings, TrainingPass
 from tap.reducers.copies import complete_grid, keep_copies, rejoin
+from tap.reducers.precision import in_type_of_weights
 from tap.reducers.registry import register
 
 METHOD = Method(readout="own")
@@ -62,6 +63,7 @@ class Scorer(nn.Module):
         self.q = nn.Linear(width, width, bias=False) if projections else nn.Identity()
         self.k = nn.Linear(width, width, bias=False) if projections else nn.Identity()
 
+    @in_type_of_weights
     def forward(self, states: Tensor) -> Tensor:
         """Score of each row: the sum over queries (and heads) of the raw query-key product, float32.
 
@@ -71,12 +73,10 @@ class Scorer(nn.Module):
         Returns:
             `(T,)`.
         """
-        with torch.autocast(states.device.type, enabled=False):
-            # In the type of the weights, which is float32 unless the whole model was cast.
-            keys = self.k(self.norm(states.to(self.queries.dtype)))
-            total = self.q(self.queries[0]).float().sum(dim=0)
-            # Product and sum instead of a matrix product: a score depends on its own row alone, to the last bit.
-            return (keys.float() * total).sum(dim=-1)
+        keys = self.k(self.norm(states))
+        total = self.q(self.queries[0]).float().sum(dim=0)
+        # Product and sum instead of a matrix product: a score depends on its own row alone, to the last bit.
+        return (keys.float() * total).sum(dim=-1)
 
 
 class AuxiliaryHead(nn.Module):

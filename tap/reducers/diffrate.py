@@ -16,8 +16,9 @@ from tap.core.budget import keep_count
 from tap.core.selection import select
 from tap.encoder.attention import class_attention, soft_attention
 from tap.encoder.blocks import add_attended, add_attention, project_all, run_block, run_mlp
+from tap.encoder.layout import true_positions
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Tokens, true_positions
+from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, PartRates, Reducer, ReducerSettings, TrainingPass
@@ -161,7 +162,7 @@ class DiffRate(Reducer):
             merge = [max(count, final) for count in merge[: last - 1]] + [final] * (depth - last + 1)
         left = patches
         for block in range(depth):
-            prune[block] = min(left, max(prune[block], merge[block]))
+            prune[block] = min(left, max(prune[block], final))
             left = merge[block] = min(prune[block], merge[block])
         if left != final:
             raise UserError(f"options.diffrate: the counts end at {left} patches, but the keep rate asks for {final}")
@@ -189,7 +190,8 @@ class DiffRate(Reducer):
             common[layer - 1 :] = [count] * (len(common) - layer + 1)
         target = fixed + block_macs(common, common, patches, width)
         unit = dense.item() / _VIT_B
-        cost = fixed + block_macs([patches, *search.kept[0]], [patches, *search.kept[1]], patches, width)
+        prune, merge = pinned(search.kept, keep_count(patches, self.keep_rate))
+        cost = fixed + block_macs([patches, *prune], [patches, *merge], patches, width)
         return {"cost": self.options.flops_weight * ((cost - target.item()) / unit).square()}
 
     def _begin(self, tokens: Tokens, state: ForwardState) -> Search:
@@ -276,6 +278,16 @@ def _logits_with_mean(mean: float, values: Tensor) -> Tensor:
 def round_up(expected: Tensor) -> Tensor:
     """The next whole number, with the gradient of the expectation."""
     return expected.ceil().detach() + (expected - expected.detach())
+
+
+def pinned(kept: Tensor, final: int) -> Tensor:
+    """Expected counts `(2, L - 1)` as `DiffRate.counts` takes them: none under K, and K from the last block but one on.
+
+    What is K whatever the search finds has no gradient: the search cannot save anything there.
+    """
+    free = max(0, kept.shape[1] - 2)
+    fixed = torch.full_like(kept[:, free:], final, requires_grad=False)
+    return torch.cat([kept[:, :free].clamp(min=final), fixed], dim=1)
 
 
 def block_macs(prune: Sequence[Tensor | int], merge: Sequence[Tensor | int], patches: int, width: int) -> Tensor:

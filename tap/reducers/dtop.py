@@ -8,9 +8,10 @@ from timm.models.vision_transformer import Block
 from torch import Tensor, nn
 
 from tap.encoder.blocks import run_block
+from tap.encoder.layout import true_positions
 from tap.encoder.sparse_vit import EncoderOutput
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Tokens, true_positions
+from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, TrainingPass

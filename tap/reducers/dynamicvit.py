@@ -16,6 +16,7 @@ from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, PartRates, ReducerSettings, TrainingPass, remove
+from tap.reducers.precision import in_type_of_weights
 from tap.reducers.registry import register
 
 METHOD = Method(taught=True)
@@ -59,6 +60,7 @@ class Predictor(nn.Module):
             nn.Linear(width // 4, 2),
         )
 
+    @in_type_of_weights
     def forward(self, patches: Tensor, kept: Tensor | None = None) -> Tensor:
         """Predicts.
 
@@ -69,13 +71,11 @@ class Predictor(nn.Module):
         Returns:
             `(B, N, 2)`, float32.
         """
-        with torch.autocast(patches.device.type, enabled=False):
-            # In the type of the weights, which is float32 unless the whole model was cast.
-            local, shared = self.into(patches.to(self.out[0].weight.dtype)).chunk(2, dim=-1)
-            weights = torch.ones_like(shared[..., :1]) if kept is None else kept[..., None].to(shared.dtype)
-            # Nothing left of an image gives a mean of 0.
-            mean = (shared * weights).sum(dim=1, keepdim=True) / weights.sum(dim=1, keepdim=True).clamp(min=1)
-            return self.out(torch.cat([local, mean.expand_as(shared)], dim=-1)).float().log_softmax(dim=-1)
+        local, shared = self.into(patches).chunk(2, dim=-1)
+        weights = torch.ones_like(shared[..., :1]) if kept is None else kept[..., None].to(shared.dtype)
+        # Nothing left of an image gives a mean of 0.
+        mean = (shared * weights).sum(dim=1, keepdim=True) / weights.sum(dim=1, keepdim=True).clamp(min=1)
+        return self.out(torch.cat([local, mean.expand_as(shared)], dim=-1)).float().log_softmax(dim=-1)
 
 
 @register(METHOD)

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from timm.layers import trunc_normal_
 from torch import Tensor, nn
 
+from tap.reducers.precision import in_type_of_weights
+
 NO_OBJECT_WEIGHT = 0.1
 """Weight of absent classes in the presence loss (public)."""
 FOCAL_ALPHA, FOCAL_GAMMA = 0.25, 2.0
@@ -85,6 +87,7 @@ class MaskDecoder(nn.Module):
         """Queries are embeddings."""
         return {"queries"}
 
+    @in_type_of_weights
     def forward(self, patches: Tensor, valid: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Looks for every class among some patches.
 
@@ -95,14 +98,12 @@ class MaskDecoder(nn.Module):
         Returns:
             Logits of (there, not there) for each class `(B, C, 2)`, and mask logits `(B, C, N)`.
         """
-        with torch.autocast(patches.device.type, enabled=False):
-            # In the type of the weights, which is float32 unless the whole model was cast.
-            patches = self.input_norm(self.input_proj(patches.to(self.queries.dtype)))
-            queries = self.queries.expand(len(patches), -1, -1)
-            masks = patches.new_zeros(())
-            for layer in self.layers:
-                queries, masks = layer(queries, patches, valid)
-            return self.presence(queries), masks
+        patches = self.input_norm(self.input_proj(patches))
+        queries = self.queries.expand(len(patches), -1, -1)
+        masks = patches.new_zeros(())
+        for layer in self.layers:
+            queries, masks = layer(queries, patches, valid)
+        return self.presence(queries), masks
 
 
 def mask_losses(presence: Tensor, masks: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:

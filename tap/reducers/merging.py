@@ -13,8 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tap.encoder.layout import on_device
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Tokens, on_device
+from tap.encoder.tokens import Tokens
 
 _MERGED = "merged"
 

@@ -14,6 +14,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, TrainingPass
+from tap.reducers.precision import in_type_of_weights
 from tap.reducers.registry import register
 
 METHOD = Method(readout="complete", calibrated=True)
@@ -52,11 +53,10 @@ class Gate(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.mlp = Mlp(width, width // 4, 2)
 
+    @in_type_of_weights
     def forward(self, states: Tensor) -> Tensor:
         """Log-probabilities `(..., 2)`, float32, of states `(..., d)`."""
-        with torch.autocast(states.device.type, enabled=False):
-            # In the type of the weights, which is float32 unless the whole model was cast.
-            return self.mlp(self.norm(states.to(self.norm.weight.dtype))).float().log_softmax(dim=-1)
+        return self.mlp(self.norm(states)).float().log_softmax(dim=-1)
 
 
 @register(METHOD)

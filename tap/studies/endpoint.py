@@ -20,7 +20,7 @@ from tap.errors import UserError
 from tap.provenance.behind import code_of_endpoint
 from tap.provenance.files import atomic_write
 from tap.provenance.record import LIBRARIES, RECORD_SUFFIX, evidence_of_data, record_job
-from tap.tasks.recovery import choose_endpoint
+from tap.tasks.recovery_endpoint import choose_endpoint
 from tap.tasks.registry import get_task
 
 

@@ -56,7 +56,7 @@ def _evaluate(spec: JobSpec, task: Task) -> None:
     evaluation = task.evaluate(model, spec, "validation", device)
     metrics: dict[str, float | int | str] = {
         **evaluation.metrics,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()) - _dropped(spec, model),
+        **facts_of_model(spec, model),
         "device": describe_device(device),
     }
     if spec.method != PRETRAINING:
@@ -81,7 +81,7 @@ def _evaluate(spec: JobSpec, task: Task) -> None:
 
 
 def _profile(spec: JobSpec, task: Task, model: nn.Module, device: torch.device) -> dict[str, float | int | str]:
-    """What the method adds to the model, and the throughput of its encoder, and of the full model of a dense task.
+    """The throughput of the method's encoder, and of the full model of a dense task.
 
     Measured on the first validation images, all brought to the model's square input.
     """
@@ -94,20 +94,22 @@ def _profile(spec: JobSpec, task: Task, model: nn.Module, device: torch.device) 
     profile = profile_encoder(encoder, images, sample_ids, *how)
     if task.facts.dense:
         profile |= profile_model(model, images, sample_ids, *how)
-    return {
-        "patches": encoder.vit.patch_embed.num_patches,
-        "parameters_added": encoder.reducer.added_parameters(),
-        "parameters_added_training": encoder.reducer.added_parameters(training=True),
-        **profile,
-    }
+    return profile
 
 
-def _dropped(spec: JobSpec, model: Any) -> int:
-    """Parameters that only the training reads."""
+def facts_of_model(spec: JobSpec, model: Any) -> dict[str, int]:
+    """What `metrics.json` tells of the model itself: its parameters, and of an encoder that prunes its patches and what
+    the method adds. Parameters that only the training reads are not among those of the model."""
+    parameters = sum(parameter.numel() for parameter in model.parameters())
     if spec.method == PRETRAINING:
-        return 0
-    reducer = model.encoder.reducer
-    return reducer.added_parameters(training=True) - reducer.added_parameters()
+        return {"parameters": parameters}
+    added, in_training = (model.encoder.reducer.added_parameters(training=training) for training in (False, True))
+    return {
+        "parameters": parameters - (in_training - added),
+        "patches": model.encoder.vit.patch_embed.num_patches,
+        "parameters_added": added,
+        "parameters_added_training": in_training,
+    }
 
 
 def _square(image: Tensor, side: int) -> Tensor:

@@ -17,7 +17,7 @@ from tap.core.budget import keep_count
 from tap.criteria.base import Criterion, ProbeInputs
 from tap.encoder.attention import incoming_attention
 from tap.encoder.blocks import attention_operands, project, run_block, run_survivors
-from tap.encoder.recovery import RecoveryBuffer, RecoverySettings
+from tap.encoder.recovery_buffer import RecoveryBuffer, RecoverySettings
 from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens

@@ -34,7 +34,7 @@ from tap.provenance.record import LIBRARIES, evidence_of_data, record_job
 from tap.studies.probe_encoder import Probe, ProbeEncoder
 from tap.task_facts import TASKS, Metric
 from tap.tasks.pipeline import PerImage, Pipeline, joined
-from tap.tasks.recovery import ENDPOINTS
+from tap.tasks.recovery_endpoint import ENDPOINTS
 from tap.tasks.registry import get_task
 from tap.tasks.subsets import shuffled
 
@@ -132,7 +132,7 @@ def measure(
                 encoder.new_batch()
                 for probe in plan:
                     encoder.rewind(probe)
-                    parts[probe].append(task.condensed(task.judge(model, spec, batch)))
+                    parts[probe].append(task.sufficient_statistics(task.evaluate_batch(model, spec, batch)))
                 print(f"{run_of(spec).id}: probed batch {number} of {len(loader)}", file=sys.stderr)
     finally:
         model.encoder = frozen

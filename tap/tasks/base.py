@@ -150,6 +150,10 @@ class Task(ABC):
             num_workers=spec.data.workers,
         )
 
+    def encoder_inputs(self, spec: JobSpec, images: Tensor) -> Sequence[Tensor]:
+        """What the encoder sees of evaluation images `(B, C, H, W)`, pass by pass; the images themselves by default."""
+        return [images]
+
     @abstractmethod
     def build_model(self, spec: JobSpec) -> nn.Module:
         """The encoder with the task's head, initialised from the spec's seed."""

@@ -22,7 +22,7 @@ class Pipeline(Task):
     """A task whose evaluation is made of what the model says of each image."""
 
     @abstractmethod
-    def judge(self, model: Any, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
+    def evaluate_batch(self, model: Any, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
         """What the model makes of the images of a batch, beside the truth.
 
         Args:
@@ -31,17 +31,17 @@ class Pipeline(Task):
             batch: evaluation images on the model's device.
         """
 
-    def condensed(self, per_image: PerImage) -> PerImage:
-        """The least part of `judge`'s arrays that `score` reads; the probes keep it for a hundred variants at once."""
+    def sufficient_statistics(self, per_image: PerImage) -> PerImage:
+        """The least that `score` reads of `evaluate_batch`'s arrays; probes keep it for a hundred variants at once."""
         return per_image
 
     @abstractmethod
-    def score(self, spec: JobSpec, condensed: PerImage) -> dict[str, float]:
+    def score(self, spec: JobSpec, statistics: PerImage) -> dict[str, float]:
         """Metrics of a split.
 
         Args:
             spec: the job.
-            condensed: of all images, in the split's order.
+            statistics: of all images, in the split's order.
         """
 
     def evaluate(self, model: Any, spec: JobSpec, split: SplitName, device: torch.device) -> Evaluation:
@@ -55,9 +55,9 @@ class Pipeline(Task):
             raise UserError(f"{spec.data.root}: the {split} split has no image; check data.calibration and the limits")
         model.eval()
         with torch.inference_mode():
-            found = [self.judge(model, spec, batch.to(device)) for batch in self.loader(dataset, spec)]
+            found = [self.evaluate_batch(model, spec, batch.to(device)) for batch in self.loader(dataset, spec)]
         per_image = joined(found)
-        metrics = self.score(spec, self.condensed(per_image))
+        metrics = self.score(spec, self.sufficient_statistics(per_image))
         if uses_endpoint(spec):
             metrics["recovery_endpoint"] = float(model.encoder.recovery.scale)
         return Evaluation(metrics, per_image)
@@ -68,9 +68,9 @@ def joined(parts: Sequence[PerImage]) -> dict[str, np.ndarray]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def token_counts(condensed: PerImage) -> dict[str, float]:
+def token_counts(statistics: PerImage) -> dict[str, float]:
     """Number of images, mean and spread of the patches that reach the last block."""
-    tokens = condensed["final_tokens"]
+    tokens = statistics["final_tokens"]
     return {
         "images": float(len(tokens)),
         "final_tokens_mean": float(np.mean(tokens)),

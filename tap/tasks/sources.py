@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tap.errors import UserError
+from tap.provenance.files import make_folder, unwritable
 
 T = TypeVar("T")
 _TOOL_TIMEOUT_S = 900
@@ -101,7 +102,7 @@ def debian_package(package: str, subfolder: str, workdir: Path) -> Source:
         for tool in ("apt-get", "dpkg-deb"):
             if shutil.which(tool) is None:
                 raise UnavailableError(f"this machine has no {tool}")
-        workdir.mkdir(parents=True, exist_ok=True)
+        make_folder(workdir)
         _run_tool(["apt-get", "download", package], workdir)
         archives = sorted(workdir.glob(f"{package}_*.deb"))
         if not archives:
@@ -119,7 +120,7 @@ def python_wheel(project: str, version: str, workdir: Path) -> Source:
         pip = _pip_command()
         if pip is None:
             raise UnavailableError("this machine has neither pip nor uv")
-        workdir.mkdir(parents=True, exist_ok=True)
+        make_folder(workdir)
         pinned = f"{project}=={version}"
         _run_tool([*pip, "download", "--no-deps", "--quiet", "--dest", str(workdir), pinned], workdir)
         wheels = sorted(workdir.glob(f"{project}-{version}-*.whl"))
@@ -189,6 +190,8 @@ def _download(path: Path, urls: Sequence[str], timeout_s: float, progress: Progr
             pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK, timeout=timeout_s)(url, str(path), None)
         except requests.exceptions.RequestException as error:
             reasons.append(f"{url}: {type(error).__name__}")
+        except OSError as error:
+            raise unwritable(path, error) from error
         else:
             return
     raise UnavailableError("; ".join(reasons))

@@ -310,7 +310,7 @@ def _window(place: Place, side: int) -> Place:
 
 
 def _beyond(size: tuple[int, int], side: int) -> list[Place]:
-    """Places that complete the windows at the lower and right edge."""
+    """PatchPositions that complete the windows at the lower and right edge."""
     rows, columns = (math.ceil(length / side) * side for length in size)
     return [(y, x) for y in range(rows) for x in range(columns) if y >= size[0] or x >= size[1]]
 

@@ -16,7 +16,7 @@ from tap.encoder.attention import (
     mean_incoming_attention,
     soft_attention,
 )
-from tap.encoder.tokens import Layout
+from tap.encoder.layout import Layout
 
 CPU = torch.device("cpu")
 

@@ -10,8 +10,9 @@ from tiny_models import randomise, tiny_vit
 from torch import nn
 
 from tap.encoder.blocks import add_attention, check_block, project, run_block, run_mlp, run_survivors
+from tap.encoder.layout import Layout
 from tap.encoder.sparse_vit import SparseEncoder
-from tap.encoder.tokens import Layout, Tokens
+from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.reducers.base import ReducerSettings
 from tap.reducers.dense import Dense

@@ -10,7 +10,7 @@ from reference import Expected, Rules, forward
 from tiny_models import tiny_encoder, tiny_images
 from torch import Tensor
 
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.trace import Trace
 

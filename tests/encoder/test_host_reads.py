@@ -10,8 +10,10 @@ from tiny_models import LAYERED, common_recovery, tiny_encoder, tiny_images
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
 
 from tap.config.methods import METHODS
-from tap.config.options import AlgmOptions, AtsOptions, TomeOptions
-from tap.encoder.recovery import RecoverySettings
+from tap.config.options.algm import AlgmOptions
+from tap.config.options.ats import AtsOptions
+from tap.config.options.tome import TomeOptions
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 
 LAYERS = (2, 3, 4)

@@ -157,7 +157,7 @@ def test_pieces_are_the_whole_window_block(padded, gated):
 def test_windows_need_nothing_from_the_device_but_for_the_kernel_by_length():
     """The variable-length kernel gets its cumulative lengths without a host read."""
     with FakeTensorMode():
-        places = ragged((5, 7), [[0, 3, 8, 34], [1, 2]]).places
+        places = ragged((5, 7), [[0, 3, 8, 34], [1, 2]]).patch_positions
         for padded in (False, True):
             windows = places.windows(3, padded)
             assert windows.frame.groups.cu_seqlens.shape == (2 * 2 * 3 + 1,)
@@ -169,15 +169,15 @@ def test_windows_need_nothing_from_the_device_but_for_the_kernel_by_length():
 
 def test_windows_are_made_once_for_a_layout():
     tokens = ragged((5, 7), [[0, 3, 8, 34], [1, 2]])
-    assert tokens.with_states(tokens.x + 1).places.windows(3) is tokens.places.windows(3)
-    assert tokens.places.windows(3) is not tokens.places.windows(2)
+    assert tokens.with_states(tokens.x + 1).patch_positions.windows(3) is tokens.patch_positions.windows(3)
+    assert tokens.patch_positions.windows(3) is not tokens.patch_positions.windows(2)
 
 
 @pytest.mark.parametrize("padded", [False, True])
 def test_windows_hold_every_patch_once(padded):
     keep = [[0, 3, 8, 34], [1], [2, 9, 30, 31, 32]]
     tokens = ragged((5, 7), keep)
-    windows = tokens.places.windows(3, padded)
+    windows = tokens.patch_positions.windows(3, padded)
     assert sorted(windows.patch_rows.tolist()) == sorted(tokens.layout.patch_rows.tolist())
     assert torch.equal(windows.patch_image, tokens.layout.image[windows.patch_rows])
     groups = windows.frame.groups

@@ -11,10 +11,10 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from tap.config.schema import ModelConfig
-from tap.encoder.places import Frame
+from tap.encoder.layout import Layout
+from tap.encoder.patch_positions import Frame
 from tap.encoder.relative import fold, resize_table
 from tap.encoder.sparse_vit import SparseEncoder
-from tap.encoder.tokens import Layout
 from tap.encoder.vitdet import resize_positions
 from tap.encoder.weights import load_backbone
 from tap.errors import UserError

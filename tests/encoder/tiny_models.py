@@ -9,8 +9,11 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from tap.config.options import CroprOptions, DtopOptions, EvoVitOptions, SvitOptions
-from tap.encoder.recovery import RecoverySettings
+from tap.config.options.cropr import CroprOptions
+from tap.config.options.dtop import DtopOptions
+from tap.config.options.evovit import EvoVitOptions
+from tap.config.options.svit import SvitOptions
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.vitdet import place_on_grid
 from tap.reducers.base import ReducerSettings

@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from toy_task import SmallClassification, ToyData, toy_spec
 
-from tap.config.options import MethodOptions, SvitOptions
+from tap.config.options import MethodOptions
+from tap.config.options.svit import SvitOptions
 from tap.config.schema import ModelConfig
-from tap.engine.calibration import TOLERANCE, bisect, calibrate
+from tap.engine.calibration import MISS, STEPS, TOLERANCE, calibrate, find_threshold
 from tap.errors import UserError
 from tap.tasks.base import Splits
 
@@ -89,10 +90,71 @@ def test_an_empty_split_is_refused():
 
 
 @pytest.mark.parametrize("wanted", [0.0, 3.7, 10.0])
-def test_bisection(wanted):
+def test_a_rising_count_is_bisected(wanted):
     """On a straight line, with the tolerance of a share of K; and on steps, where the nearest is taken."""
-    threshold, mean, _ = bisect(lambda value: (10 * value, wanted), 0.0, 1.0)
+    threshold, mean, _ = find_threshold(lambda value: (10 * value, wanted), 0.0, 1.0)
     assert mean == pytest.approx(10 * threshold)
     assert abs(mean - wanted) <= max(TOLERANCE * wanted, 1e-5)
-    steps = bisect(lambda value: (float(int(10 * value)), wanted), 0.0, 1.0)
+    steps = find_threshold(lambda value: (float(int(10 * value)), wanted), 0.0, 1.0)
     assert abs(steps[1] - wanted) <= 1.0
+
+
+def bumped(value: float) -> float:
+    """Jumps over 5 at the first crossing that a bisection of [0, 1] meets, and reaches it elsewhere."""
+    return 10 * value if value < 0.2 else (2.0 if value < 0.6 else 8.0) if value < 0.9 else 80 * (value - 0.9)
+
+
+def test_a_miss_is_searched_on_until_the_count_is_near():
+    tried = []
+
+    def count(value):
+        tried.append(value)
+        return bumped(value), 5.0
+
+    _, mean, wanted = find_threshold(count, 0.0, 1.0)
+    assert abs(mean - wanted) <= MISS * wanted
+    assert len(tried) == len(set(tried)) > STEPS, "each threshold is tried once, and bisection alone is not enough"
+
+
+def test_a_count_that_jumps_over_k_ends_with_the_nearest_one():
+    tried = []
+
+    def count(value):
+        tried.append(value)
+        return (3.0 if value < 0.3 else 9.0), 5.0
+
+    threshold, mean, _ = find_threshold(count, 0.0, 1.0)
+    assert (threshold < 0.3, mean) == (True, 3.0)
+    assert len(tried) < 200
+
+
+def test_what_cannot_be_reached_is_said(capsys):
+    """Gates that answer alike for every patch: all of them stay or one."""
+    spec = spec_of()
+    model = Calibration().build_model(spec)
+    for gate in model.encoder.reducer.gates:
+        for parameter in gate.parameters():
+            nn.init.zeros_(parameter)
+    facts = calibrate(spec, Calibration(), model, CPU)
+    assert abs(facts["calibrated_mean_count"] - 8.0) > MISS * 8.0
+    said = capsys.readouterr().err
+    assert "cls/svit/r0.50/main/s0: no threshold leaves a mean of 8.0 patches on the calibration split" in said
+    calibrate(spec, Calibration(), model_of(spec), CPU)
+    assert not capsys.readouterr().err
+
+
+def test_counts_are_those_of_what_the_encoder_sees():
+    """A task that evaluates in windows: K is a share of a window's patches, an image's count the mean over windows."""
+
+    class Windows(Calibration):
+        def encoder_inputs(self, spec, images):
+            return [images, images.flip(-1), images.flip(-2)]
+
+    spec = spec_of()
+    model = model_of(spec)
+    facts = calibrate(spec, Windows(), model, CPU)
+    images = torch.stack([sample.image for sample in (Windows().datasets(spec).calibration[i] for i in range(60))])
+    with torch.inference_mode():
+        passes = [model.eval().encoder(part).final_counts for part in Windows().encoder_inputs(spec, images)]
+    assert len(set(passes)) > 1
+    assert sum(map(sum, passes)) / 180 == pytest.approx(facts["calibrated_mean_count"])

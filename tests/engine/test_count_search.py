@@ -10,7 +10,9 @@ from safetensors.torch import load_file
 from toy_task import SmallClassification, toy_spec
 
 from tap.config.jobs import run_of
-from tap.config.options import AtsOptions, DiffRateOptions, MethodOptions
+from tap.config.options import MethodOptions
+from tap.config.options.ats import AtsOptions
+from tap.config.options.diffrate import DiffRateOptions
 from tap.config.schema import ModelConfig
 from tap.engine.job import train_run
 

@@ -156,7 +156,7 @@ def test_dense_starts_from_the_pretraining_or_from_a_file_with_its_hash(project)
 
 
 def states(spec):
-    return list(run_of(spec).scratch.glob("*.state"))
+    return list(run_of(spec).scratch.glob("[!.]*.state"))
 
 
 def clear(spec):
@@ -220,6 +220,83 @@ def test_a_real_process_that_was_killed_goes_on_by_the_same_command(project):
     done = subprocess.run([*command, "0"], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "goes on at step" in done.stderr
+    assert bits(spec) == straight
+
+
+def stopped_half_way(spec):
+    with pytest.raises(UserError, match="loss is nan at step 8"):
+        train_run(spec, ToyTask(bad_from=0.7))
+    assert states(spec)
+
+
+@pytest.mark.parametrize("change", ["manifest", "record", "none"])
+def test_a_state_of_other_data_is_not_used(project, capsys, change):
+    spec, root = toy_spec(), Path("none")
+    root.mkdir()
+    record = {
+        "job": "prepare",
+        "inputs": {},
+        "outputs": {"none/a": {"sha256": "1"}},
+        "fingerprint": "f",
+        "started": "1",
+    }
+    (root / "manifest.json").write_text('{"a": 1}')
+    (root / "record.json").write_text(json.dumps(record))
+    stopped_half_way(spec)
+    if change == "manifest":
+        (root / "manifest.json").write_text('{"a": 2}')
+    else:  # of the record, a new time is no other data
+        changed = {"outputs": {"none/a": {"sha256": "2"}}} if change == "record" else {"started": "2"}
+        (root / "record.json").write_text(json.dumps(record | changed))
+    capsys.readouterr()
+    train_run(spec, ToyTask())
+    said = capsys.readouterr().err
+    assert ("goes on at step 8" in said) == (change == "none")
+    assert ("(data.manifest.json." in said and "not used, the training starts at step 0" in said) == (change != "none")
+
+
+@pytest.mark.parametrize("change", ["files", "folder"])
+def test_a_state_of_a_person_s_other_data_is_not_used(project, capsys, change):
+    spec, folder = toy_spec(), Path("results/smoke/data")
+    folder.mkdir(parents=True)
+    (folder / "cls.json").write_text("{}")
+    record = {
+        "job": "check",
+        "inputs": {},
+        "outputs": {},
+        "fingerprint": "f",
+        "folders": {"outside/x": {"listing": "a"}},
+    }
+    (folder / "cls.record.json").write_text(json.dumps(record))
+    stopped_half_way(spec)
+    if change == "files":
+        record["folders"] = {"outside/x": {"listing": "b"}}
+    else:  # the same files in another place
+        record["folders"] = {"outside/y": {"listing": "a"}}
+    (folder / "cls.record.json").write_text(json.dumps(record))
+    train_run(spec, ToyTask())
+    assert ("goes on at step 8" in capsys.readouterr().err) == (change == "folder")
+
+
+@pytest.mark.slow
+def test_a_state_of_another_number_of_processes_is_not_used(project, capsys):
+    """Each process draws for its share of a batch, so two of them train otherwise than one."""
+    spec = toy_spec()
+    train_run(spec, ToyTask())
+    straight = bits(spec)
+    clear(spec)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    script = [str(Path(__file__).parent / "job_process.py"), "1"]
+    with subprocess.Popen([*launcher, *script], cwd=project, env=environment, stderr=subprocess.DEVNULL) as process:
+        deadline = time.monotonic() + 120
+        while not states(spec) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.terminate()
+    assert states(spec)
+    capsys.readouterr()
+    train_run(spec, ToyTask())
+    assert "(processes: 2 -> 1); not used, the training starts at step 0" in capsys.readouterr().err
     assert bits(spec) == straight
 
 

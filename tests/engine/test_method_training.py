@@ -11,7 +11,9 @@ from safetensors.torch import load_file
 from toy_task import SmallClassification, toy_spec
 
 from tap.config.jobs import run_of
-from tap.config.options import DynamicVitOptions, MethodOptions, SvitOptions
+from tap.config.options import MethodOptions
+from tap.config.options.dynamicvit import DynamicVitOptions
+from tap.config.options.svit import SvitOptions
 from tap.config.schema import ModelConfig
 from tap.engine.calibration import calibrate
 from tap.engine.job import train_run

@@ -63,7 +63,7 @@ def test_a_project_without_data_and_weights_is_refused_in_a_few_lines(finished):
         require(found)
     lines = str(refused.value).splitlines()
     assert len(lines) < 8 < len(found.findings)
-    assert "dvc pull brings it back" in lines[0]
+    assert "snakemake makes it anew" in lines[0]
     with pytest.raises(UserError) as refused:
         require(found, everything=True)
     assert len(str(refused.value).splitlines()) == len(found.findings)

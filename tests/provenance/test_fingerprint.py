@@ -4,26 +4,37 @@ import sys
 import pytest
 
 from tap.provenance import fingerprint
-from tap.provenance.fingerprint import code_fingerprint, hash_of, reached_modules
+from tap.provenance.fingerprint import code_fingerprint, hash_of, reached_definitions, reached_modules
 
 FILES = {
-    "tap/__init__.py": "from tap.heavy import model\n",
+    "tap/__init__.py": "from tap.heavy import model\nmodel.install()\n",
     "tap/heavy.py": "model = 1\n",
     "tap/errors.py": "class UserError(Exception): ...\n",
     "tap/core/__init__.py": "",
-    "tap/core/budget.py": '"""Budget."""\n\ndef keep(n):\n    """How many."""\n    # half\n    return n // 2\n',
-    "tap/core/noise.py": "from tap.errors import UserError\nLEVEL = 0.5\n",
-    "tap/core/late.py": "X = 1\n",
+    "tap/shared/__init__.py": "from tap.core.budget import keep as keep_patches\n",
+    "tap/core/budget.py": (
+        '"""Budget."""\n\nHALF = 2\n\ndef keep(n):\n    """How many."""\n    # half\n    return n // HALF\n\n'
+        "def spend(n):\n    return -n\n"
+    ),
+    "tap/core/noise.py": "from tap.errors import UserError\nLEVEL = 0.5\nOTHER = 1\n",
+    "tap/core/late.py": "X = 1\nY = 2\n",
     "tap/core/dynamic.py": "Y = 1\n",
     "tap/reducers/__init__.py": "NAMES = ()\n",
-    "tap/reducers/base.py": "from ..core.budget import keep\nimport torch\n",
-    "tap/reducers/random.py": "from . import base\nfrom tap.core import noise\nimport tap.core.late as late\n",
-    "tap/reducers/names.py": "from tap.reducers import NAMES\n",
+    "tap/reducers/registry.py": "KNOWN = {}\ndef register(cls):\n    KNOWN[cls.__name__] = cls\n    return cls\n",
+    "tap/reducers/base.py": "from ..core.budget import keep\nimport torch\n\ndef half(n):\n    return keep(n)\n",
+    "tap/reducers/random.py": (
+        "from . import base\nfrom tap.core import noise\nimport tap.core.late as late\n"
+        "from tap.reducers.registry import register\n\n"
+        "@register\nclass Random:\n    level = noise.LEVEL\n    def run(self):\n        return base.half(late.X)\n"
+    ),
+    "tap/reducers/names.py": "from tap.reducers import NAMES\ndef names():\n    return NAMES\n",
+    "tap/reducers/passed.py": "from tap import shared\ndef passed():\n    return shared.keep_patches(1)\n",
     "tap/job.py": (
         "import importlib\n"
         "def run():\n"
         "    from tap.reducers import random\n"
-        "    return importlib.import_module('tap.core.dynamic')\n"
+        "    importlib.import_module('tap.core.dynamic')\n"
+        "    return random.Random()\n"
     ),
 }
 
@@ -42,21 +53,33 @@ def edit(project, name, old, new):
     (project / name).write_text(text.replace(old, new))
 
 
-def test_follows_relative_absolute_nested_and_dynamic_imports(project):
-    assert reached_modules(["tap.job"], project) == [
-        "tap.core.budget",
-        "tap.core.dynamic",
-        "tap.core.late",
-        "tap.core.noise",
-        "tap.job",
-        "tap.reducers.base",
-        "tap.reducers.random",
+def test_follows_names_through_relative_absolute_nested_and_dynamic_imports(project):
+    assert reached_definitions(["tap.job"], project) == [
+        "tap.core.budget:HALF",
+        "tap.core.budget:keep",
+        "tap.core.dynamic:*",
+        "tap.core.dynamic:Y",
+        "tap.core.late:X",
+        "tap.core.noise:LEVEL",
+        "tap.job:run",
+        "tap.reducers.base:half",
+        "tap.reducers.base:import torch",
+        "tap.reducers.random:Random",
+        "tap.reducers.registry:KNOWN",
+        "tap.reducers.registry:register",
+    ]
+    assert reached_definitions(["tap.reducers.base:half"], project) == [
+        "tap.core.budget:HALF",
+        "tap.core.budget:keep",
+        "tap.reducers.base:half",
+        "tap.reducers.base:import torch",
     ]
 
 
-def test_a_package_counts_only_when_a_name_is_taken_from_it(project):
+def test_a_package_counts_only_with_what_is_taken_from_it(project):
     assert reached_modules(["tap.reducers.base"], project) == ["tap.core.budget", "tap.reducers.base"]
-    assert reached_modules(["tap.reducers.names"], project) == ["tap.reducers", "tap.reducers.names"]
+    assert reached_definitions(["tap.reducers.names"], project) == ["tap.reducers.names:names", "tap.reducers:NAMES"]
+    assert "tap.core.budget:keep" in reached_definitions(["tap.reducers.passed"], project)
 
 
 @pytest.mark.parametrize(
@@ -66,18 +89,30 @@ def test_a_package_counts_only_when_a_name_is_taken_from_it(project):
         ('"""How many."""', '"""How many patches stay."""'),
         ('    """How many."""\n', ""),
         ('"""Budget."""\n\n', ""),
-        ("n // 2", "(n  //  2)"),
+        ("n // HALF", "(n  //  HALF)"),
+        ("def keep(n):", "def keep(n: int) -> int:"),
+        ("HALF = 2", "HALF: int = 2"),
+        ("return -n", "return n"),
         ("def keep(n):", "\n\ndef keep(\n    n,\n):"),
     ],
 )
-def test_comments_docstrings_and_layout_change_nothing(project, old, new):
+def test_what_decides_nothing_and_what_is_not_reached_change_nothing(project, old, new):
     before = code_fingerprint(["tap.job"], root=project)
     edit(project, "tap/core/budget.py", old, new)
     assert code_fingerprint(["tap.job"], root=project) == before
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("n // 2", "n // 3"), ("n // 2", "n / 2"), ("keep(n)", "keep(n, m=1)"), ("return", "yield")]
+    ("old", "new"),
+    [
+        ("HALF = 2", "HALF = 3"),
+        ("n // HALF", "n / HALF"),
+        ("def keep(n)", "def keep(n, m=1)"),
+        ("def keep(n):", "def keep(m, n=2):"),
+        ("return n", "yield n"),
+        ("HALF = 2", "HALF = 2\nprint(HALF)"),
+        ("def spend", "@print\ndef spend"),
+    ],
 )
 def test_changed_code_changes_exactly_what_reaches_it(project, old, new):
     modules = ["tap.job", "tap.reducers.random", "tap.reducers.base", "tap.core.noise", "tap.core.budget"]
@@ -114,9 +149,93 @@ def test_library_versions_count_in_any_order(monkeypatch):
 def test_a_missing_module_is_an_error(project):
     with pytest.raises(ModuleNotFoundError, match=r"tap\.nothing"):
         code_fingerprint(["tap.nothing"], root=project)
-    (project / "tap/core/late.py").write_text("import tap.gone\n")
-    with pytest.raises(ModuleNotFoundError, match=r"tap\.gone"):
+    (project / "tap/core/late.py").write_text("import tap.core.gone.too\n")
+    with pytest.raises(ModuleNotFoundError, match=r"tap\.core\.gone"):
         code_fingerprint(["tap.core.late"], root=project)
+    with pytest.raises(LookupError, match=r"module 'tap\.job' defines no 'walk'"):
+        code_fingerprint(["tap.job:walk"], root=project)
+
+
+REACHING_TOO_MUCH = {
+    "the module as an object": "from tap.core import late\ndef run(name):\n    return getattr(late, name)\n",
+    "a module by name": "import importlib\ndef run():\n    return importlib.import_module('tap.core.late').X\n",
+    "a star": "from tap.core.late import *\ndef run():\n    return X\n",
+}
+
+
+@pytest.mark.parametrize("text", REACHING_TOO_MUCH.values(), ids=REACHING_TOO_MUCH)
+def test_where_reaching_cannot_be_decided_the_whole_module_counts(project, text):
+    (project / "tap/open.py").write_text(text)
+    before = code_fingerprint(["tap.open"], root=project)
+    edit(project, "tap/core/late.py", "Y = 2", "Y = 3")
+    assert code_fingerprint(["tap.open"], root=project) != before
+
+
+@pytest.mark.parametrize(
+    "call", ["globals()[name]", "eval(name)", "sys.modules[__name__]", "importlib.import_module(name)"]
+)
+def test_a_module_that_computes_names_counts_whole(project, call):
+    text = f"import sys, importlib\ndef run(name):\n    return {call}\n\ndef other():\n    return 1\n"
+    (project / "tap/open.py").write_text(text)
+    before = code_fingerprint(["tap.open:run"], root=project)
+    edit(project, "tap/open.py", "return 1", "return 2")
+    assert code_fingerprint(["tap.open:run"], root=project) != before
+
+
+EFFECTS = ["print(1)", "KNOWN['a'] = 1", "late.X = 3", "X = print(2)", "for _ in (): pass", "X += 1", "import json"]
+
+
+@pytest.mark.parametrize("statement", EFFECTS)
+def test_what_an_imported_module_does_on_import_counts(project, statement):
+    """Also of a module of which no name is used."""
+    (project / "tap/effect.py").write_text("from tap.core import late\nKNOWN = {}\nX = 1\n")
+    (project / "tap/open.py").write_text("import tap.effect\ndef run():\n    return 1\n")
+    before = code_fingerprint(["tap.open:run"], root=project)
+    (project / "tap/effect.py").write_text(f"from tap.core import late\nKNOWN = {{}}\nX = 1\n{statement}\n")
+    assert code_fingerprint(["tap.open:run"], root=project) != before
+    (project / "tap/effect.py").write_text("from tap.core import late\nKNOWN = {'a': 1}\nX = 2\nY = len(KNOWN)\n")
+    assert code_fingerprint(["tap.open:run"], root=project) == before
+
+
+INTERFACE = """
+from abc import ABC, abstractmethod
+class Task(ABC):
+    @abstractmethod
+    def loss(self): ...
+    def score(self):
+        return 1
+class Own(Task):
+    def loss(self):
+        return self.part()
+    def part(self):
+        return 2
+    def score(self):
+        return 3
+def train(task):
+    return task.loss()
+def judge(task):
+    return {judged}
+"""
+
+
+@pytest.mark.parametrize("judged", ["task.score()", "getattr(task, 'score')()", "getattr(task, task.name)()"])
+def test_a_method_of_an_interface_counts_where_its_name_is_used(project, judged):
+    (project / "tap/tasks.py").write_text(INTERFACE.format(judged=judged))
+    train, judge = (["tap.tasks:Own", f"tap.tasks:{name}"] for name in ("train", "judge"))
+    before = [code_fingerprint(roots, root=project) for roots in (train, judge)]
+    edit(project, "tap/tasks.py", "return 3", "return 4")
+    after = [code_fingerprint(roots, root=project) for roots in (train, judge)]
+    assert [old != new for old, new in zip(before, after, strict=True)] == [False, True]
+    edit(project, "tap/tasks.py", "return 2", "return 5")
+    assert code_fingerprint(train, root=project) != after[0], "through `self`"
+
+
+def test_a_class_that_libraries_call_counts_whole(project):
+    text = "from torch import nn\nclass Net(nn.Module):\n    def extra_repr(self):\n        return 1\n"
+    (project / "tap/net.py").write_text(text)
+    before = code_fingerprint(["tap.net:Net"], root=project)
+    edit(project, "tap/net.py", "return 1", "return 2")
+    assert code_fingerprint(["tap.net:Net"], root=project) != before
 
 
 def test_nothing_is_imported():

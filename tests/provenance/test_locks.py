@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -51,6 +52,18 @@ def test_waits_for_the_holder_and_says_so_once(holder):
 def test_does_not_wait_for_nobody(tmp_path):
     with waiting_lock(tmp_path / "lock", lambda: pytest.fail("waited")) as waited:
         assert not waited
+
+
+@pytest.mark.parametrize("take", [hold_lock, lambda path: waiting_lock(path, print).__enter__()])
+def test_a_file_system_without_locks_is_named(tmp_path, monkeypatch, take):
+    def flock(handle, how):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(UserError, match=r"lock: this file system has no locks \(No locks available\).*local disk"):
+        take(tmp_path / "lock")
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_an_unwritable_place_is_named(tmp_path):

@@ -6,20 +6,23 @@ import time
 
 import pytest
 
+from tap.provenance.orphans import LAUNCHER, VARIABLE
+
 JOB = (
     "import time; from tap.provenance.orphans import end_with_workflow; end_with_workflow();"
     "print('works', flush=True); time.sleep(60)"
 )
-WORKFLOW = f"""
+STARTER = f"""
 import os, subprocess, sys, time
-job = subprocess.Popen([sys.executable, "-c", {JOB!r}], env={{**os.environ, "TAP_WORKFLOW_PROCESS": str(os.getpid())}})
+job = subprocess.Popen([sys.executable, "-c", {JOB!r}], env={{**os.environ, sys.argv[1]: str(os.getpid())}})
 time.sleep(60)
 """
 
 
+@pytest.mark.parametrize("variable", [VARIABLE, LAUNCHER])
 @pytest.mark.parametrize("waited_for", [True, False])
-def test_a_job_ends_when_its_workflow_is_killed(waited_for):
-    with subprocess.Popen([sys.executable, "-c", WORKFLOW], stdout=subprocess.PIPE, text=True) as workflow:
+def test_a_job_ends_when_its_workflow_or_launcher_is_killed(waited_for, variable):
+    with subprocess.Popen([sys.executable, "-c", STARTER, variable], stdout=subprocess.PIPE, text=True) as workflow:
         assert workflow.stdout.readline() == "works\n"
         workflow.send_signal(signal.SIGKILL)
         if waited_for:

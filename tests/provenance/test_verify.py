@@ -93,7 +93,7 @@ def test_an_edit_that_keeps_the_time_and_the_size_is_found(finished):
 def test_a_missing_file_is_named(finished):
     (DENSE / "model.safetensors").unlink()
     assert first() == (f"{DENSE}/model.safetensors", Kind.MISSING)
-    with pytest.raises(UserError, match="dvc pull brings it back"):
+    with pytest.raises(UserError, match="snakemake makes it anew"):
         require(found())
     require(found(), allowed=[Kind.MISSING])
 

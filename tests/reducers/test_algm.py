@@ -7,7 +7,7 @@ import torch
 from public_vit import reference
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.options import AlgmOptions
+from tap.config.options.algm import AlgmOptions
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.reducers.algm import exceeding, global_plan, local_plan, window_similarity

@@ -14,10 +14,11 @@ from timm.models.vision_transformer import Block
 from tiny_models import tiny_encoder, tiny_images
 from torch import Tensor, nn
 
-from tap.config.options import AtsOptions
+from tap.config.options.ats import AtsOptions
 from tap.encoder.blocks import project
+from tap.encoder.layout import Layout
 from tap.encoder.state import ForwardState
-from tap.encoder.tokens import Layout, Tokens
+from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.reducers.ats import draw, significance
 from tap.reducers.base import ReducerSettings

@@ -6,7 +6,8 @@ import pytest
 import torch
 from timm.models.vision_transformer import VisionTransformer
 
-from tap.config.options import DtopOptions, MethodOptions
+from tap.config.options import MethodOptions
+from tap.config.options.dtop import DtopOptions
 from tap.config.schema import (
     ControllerConfig,
     DataConfig,

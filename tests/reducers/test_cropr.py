@@ -9,7 +9,7 @@ from public_vit import public_images, reference
 from public_weights import CLASSES, WIDTH, draw, encoder_of, plain_vit, vit_shapes
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.options import CroprOptions
+from tap.config.options.cropr import CroprOptions
 from tap.core.selection import select
 from tap.errors import UserError
 from tap.reducers.base import ReducerSettings, TrainingPass

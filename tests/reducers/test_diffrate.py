@@ -12,12 +12,20 @@ from hypothesis import strategies as st
 from public_vit import logits, public_encoder, public_images, reference
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.options import DiffRateOptions
+from tap.config.options.diffrate import DiffRateOptions
 from tap.core.budget import keep_count
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.reducers.base import FixedSchedule, PartRates, ReducerSettings, TrainingPass
-from tap.reducers.diffrate import _marked, _most_similar, block_macs, embedding_and_head_macs, initial_shares, round_up
+from tap.reducers.diffrate import (
+    _marked,
+    _most_similar,
+    block_macs,
+    embedding_and_head_macs,
+    initial_shares,
+    pinned,
+    round_up,
+)
 from tap.reducers.merging import Plan, merge
 from tap.reducers.registry import get
 
@@ -108,6 +116,23 @@ def test_counts_never_grow_and_end_at_k(patches, percent, depth, seed):
         assert line == sorted(line, reverse=True)
         assert prune[0] == merge[0] == patches
         assert merge[-1] == merge[max(1, depth - 2)] == keep_count(patches, percent / 100)
+
+
+@settings(deadline=None)
+@given(patches=st.integers(2, 300), percent=st.integers(1, 100), depth=st.integers(2, 13), seed=st.integers(0, 99))
+def test_the_search_counts_what_its_counts_will_cost(patches, percent, depth, seed):
+    """Pinned counts included: they save nothing beyond K, and the logits behind them get no gradient."""
+    own = reducer(depth=depth, layers=(1,), keep_rate=percent / 100)
+    kept = torch.randint(1, patches + 1, (2, depth - 1), generator=torch.Generator().manual_seed(seed))
+    own.shares.copy_(kept / patches)
+    used = block_macs(*own.counts(patches), patches, 16)
+    expected = kept.float().requires_grad_()
+    prune, merge = pinned(expected, keep_count(patches, percent / 100))
+    cost = block_macs([patches, *prune], [patches, *merge], patches, 16)
+    assert cost.item() == pytest.approx(used.item(), rel=1e-5)
+    if depth > 3:
+        cost.backward()
+        assert expected.grad[:, -2:].eq(0).all()
 
 
 def test_the_search_starts_from_the_common_final_count():

@@ -12,7 +12,7 @@ from public_vit import reference
 from public_weights import draw
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.options import DtopOptions
+from tap.config.options.dtop import DtopOptions
 from tap.errors import UserError
 from tap.reducers.base import TrainingPass
 from tap.reducers.dtop import class_scores, exits

@@ -10,7 +10,7 @@ from public_vit import logits, public_encoder, public_images, reference
 from public_weights import CLASSES, WIDTH, draw, vit_shapes
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.options import DynamicVitOptions
+from tap.config.options.dynamicvit import DynamicVitOptions
 from tap.reducers.base import TeacherOutput, TrainingPass
 from tap.reducers.dynamicvit import Predictor
 

@@ -14,7 +14,8 @@ from tiny_models import common_recovery, tiny_encoder, tiny_images
 from torch import Tensor
 
 from tap.config.methods import METHODS
-from tap.config.options import AlgmOptions, AtsOptions
+from tap.config.options.algm import AlgmOptions
+from tap.config.options.ats import AtsOptions
 from tap.config.schema import ModelConfig
 from tap.core.budget import keep_count
 from tap.encoder.sparse_vit import SparseEncoder

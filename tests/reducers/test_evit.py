@@ -7,7 +7,7 @@ import torch
 from public_vit import logits, public_encoder, public_images, reference
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.options import EvitOptions
+from tap.config.options.evit import EvitOptions
 from tap.errors import UserError
 from tap.reducers.base import ReducerSettings
 from tap.reducers.registry import get

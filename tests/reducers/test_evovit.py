@@ -11,7 +11,7 @@ from public_vit import public_images, reference
 from public_weights import CLASSES, WIDTH, draw, encoder_of, plain_vit
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.options import EvoVitOptions
+from tap.config.options.evovit import EvoVitOptions
 from tap.errors import UserError
 from tap.reducers.base import TrainingPass
 

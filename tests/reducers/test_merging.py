@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from public_vit import reference
 from torch import Tensor
 
-from tap.encoder.tokens import Layout, Tokens
+from tap.encoder.layout import Layout
+from tap.encoder.tokens import Tokens
 from tap.reducers.merging import Bipartite, Merged, merge, regroup
 
 CPU = torch.device("cpu")

@@ -66,7 +66,7 @@ def test_static_keeps_what_is_attended_to_most():
 
 
 def kept_by_random(ids, seed=0, images=None, layers=(1, 3), reads=()):
-    from tap.encoder.recovery import RecoverySettings
+    from tap.encoder.recovery_buffer import RecoverySettings
 
     encoder = tiny_encoder(
         "random", 0.4, layers, reads, RecoverySettings(scale=1.0), grid=(4, 5), settings={"seed": seed}

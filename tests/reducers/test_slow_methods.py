@@ -11,19 +11,17 @@ import torch
 from tiny_models import tiny_encoder, tiny_images
 from torch import Tensor
 
-from tap.config.options import (
-    AlgmOptions,
-    AtsOptions,
-    CroprOptions,
-    DiffRateOptions,
-    DtopOptions,
-    EvitOptions,
-    EvoVitOptions,
-    SvitOptions,
-    TomeOptions,
-)
+from tap.config.options.algm import AlgmOptions
+from tap.config.options.ats import AtsOptions
+from tap.config.options.cropr import CroprOptions
+from tap.config.options.diffrate import DiffRateOptions
+from tap.config.options.dtop import DtopOptions
+from tap.config.options.evit import EvitOptions
+from tap.config.options.evovit import EvoVitOptions
+from tap.config.options.svit import SvitOptions
+from tap.config.options.tome import TomeOptions
 from tap.core.budget import keep_count
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 
 BATCH, DEPTH, LAYERS = 3, 4, (2, 3, 4)
 READS = (1, 2, 3, 4)

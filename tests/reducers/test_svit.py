@@ -8,7 +8,7 @@ from public_vit import public_images, reference
 from public_weights import CLASSES, WIDTH, draw, encoder_of, plain_vit, vit_shapes
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.options import SvitOptions
+from tap.config.options.svit import SvitOptions
 from tap.errors import UserError
 from tap.reducers.base import TrainingPass
 from tap.reducers.svit import Gate, at_least_one

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from public_vit import logits, public_encoder, public_images, reference
 from tiny_models import tiny_encoder, tiny_images
 
-from tap.config.options import TomeOptions
+from tap.config.options.tome import TomeOptions
 from tap.core.budget import keep_count
 from tap.errors import UserError
 from tap.reducers.base import ReducerSettings

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tap.config.options import DtopOptions, MethodOptions
+from tap.config.options import MethodOptions
+from tap.config.options.dtop import DtopOptions
 from tap.config.schema import ControllerConfig
 from tap.reducers.registry import available
 from tap.tasks.base import Batch

@@ -50,7 +50,7 @@ def test_a_comment_repeats_nothing_and_a_changed_line_exactly_what_uses_it(resto
     original = path.read_text()
     path.write_text(original.replace("\nimport torch\n", "\n# A comment.\nimport torch\n"))
     assert restored.planned("stage_evaluate") == {}
-    path.write_text(original.replace("\nimport torch\n", "\nimport torch\n\nX = 1\n"))
+    path.write_text(original.replace("\nimport torch\n", "\nimport torch\n\nprint(torch)\n"))
     planned = restored.planned("stage_evaluate")
     assert planned == {"train_method": 1, "evaluate": 1, "stage_evaluate": 1}
     path.write_text(original)

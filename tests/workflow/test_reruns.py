@@ -1,13 +1,32 @@
 """What an edit repeats. The results are empty files that Snakemake is told to accept, so nothing is trained here."""
 
+import json
 import os
+from datetime import UTC, datetime
 
 import pytest
 
+from tap.provenance.record import record_job
+
+RECORD = "results/smoke/all.record.json"
 TABLE = "results/smoke/tables/tab_cls.tex"
+ON_IMPORT = "\nprint(end='')\n"
 AFTER_ONE_RUN = {"train_method": 1, "evaluate": 1, "gather": 1, "verify": 1, "table": 1}
 RESULTS = {"gather": 1, "verify": 1, "table": 1}
 ALL_THAT_COMPUTE = {"pretrain": 1, "train_dense": 2, "train_method": 13, "evaluate": 14}
+
+
+def record_of(project, files):
+    """One record for all files."""
+    record_job(
+        project.folder / RECORD,
+        "all",
+        inputs=[],
+        outputs=[project.folder / name for name in files],
+        started=datetime.now(UTC),
+        fingerprint="",
+        root=project.folder,
+    )
 
 
 @pytest.fixture
@@ -18,7 +37,8 @@ def done(project):
     assert TABLE in files
     for name in files:
         (project.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (project.folder / name).write_text("")
+        (project.folder / name).write_text("{}" if name.endswith(".json") else "")
+    record_of(project, files)
     touched = project.snakemake(TABLE, "--touch", "--forceall")
     assert touched.returncode == 0, touched.stderr
     return project
@@ -31,6 +51,10 @@ def test_an_edit_repeats_exactly_what_it_concerns(done):
     done.edit("tap/core/straight_through.py", "\nimport torch\n", "\n# A comment.\nimport torch\n")
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.seg.dense.length: 9}}\n")
     assert done.planned(TABLE) == {}, "a comment, and a setting of another task"
+
+    with open(done.folder / "tap/core/budget.py", "a") as file:
+        file.write("\ndef unused() -> None:\n    raise ValueError\n")
+    assert done.planned(TABLE) == {}, "a function that no job reaches"
 
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.cls.profile.iterations: 9}}\n")
     assert done.planned(TABLE) == {"evaluate": 14} | RESULTS, "a setting of the evaluation"
@@ -49,21 +73,21 @@ def test_changed_code_repeats_exactly_the_jobs_that_run_it(done):
     done.edit(
         "tap/reducers/static.py",
         "\nfrom __future__ import annotations\n",
-        "\nfrom __future__ import annotations\nX = 1\n",
+        "\nfrom __future__ import annotations\nprint(end='')\n",
     )
     assert done.planned(TABLE) == AFTER_ONE_RUN, "one method"
     (done.folder / "tap/reducers/static.py").write_text(original)
 
     with open(done.folder / "tap/core/temperature.py", "a") as file:
-        file.write("\nX = 1\n")
+        file.write(ON_IMPORT)
     assert done.planned(TABLE) == {"train_method": 3, "evaluate": 3} | RESULTS, "what only TAP uses"
 
     with open(done.folder / "tap/core/selection.py", "a") as file:
-        file.write("\nX = 1\n")
+        file.write(ON_IMPORT)
     assert done.planned(TABLE) == {"train_method": 12, "evaluate": 12} | RESULTS, "what no pruning and ToMe do without"
 
     with open(done.folder / "tap/paper/tables/latex.py", "a") as file:
-        file.write("\nX = 1\n")
+        file.write(ON_IMPORT)
     assert done.planned(TABLE) == {"train_method": 12, "evaluate": 12} | RESULTS, "tables as well"
 
 
@@ -84,6 +108,18 @@ def test_a_library_upgrade_repeats_what_computes_with_it_and_is_the_reason(done)
 def test_a_newer_input_repeats_what_is_made_of_it(done):
     start = done.folder / "results/smoke/runs/cls/dense/r1.00/start/s0/model.safetensors"
     start.write_text("other weights")
+    record_of(done, [*json.loads((done.folder / RECORD).read_text())["outputs"]])
     later = start.stat().st_mtime + 100
     os.utime(start, (later, later))
     assert done.planned(TABLE) == {"train_dense": 1, "train_method": 13, "evaluate": 14} | RESULTS
+
+
+@pytest.mark.slow
+def test_what_is_missing_or_unsound_is_made_again_although_everything_that_is_made_of_it_is_there(done):
+    weights = done.folder / "results/smoke/runs/cls/tap/r0.50/main/s0/model.safetensors"
+    weights.unlink()
+    assert done.planned(TABLE)["train_method"] >= 1
+    weights.write_text("edited")
+    assert done.planned(TABLE)["train_method"] >= 1
+    weights.write_text("")
+    assert done.planned(TABLE) == {}, "put back"

@@ -19,6 +19,7 @@ rule audit:
             for pattern in ("claims/*.yaml", "reported/*.yaml", "audit/page/*")
             for path in Path("tap/paper").glob(pattern)
         ),
+        remade=remade("audit"),
     output:
         [f"results/{SCALE}/audit/audit.{suffix}" for suffix in ("json", "md")],
         page=report(

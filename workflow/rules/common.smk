@@ -26,6 +26,7 @@ from tap.errors import UserError
 from tap.paper.figures.names import FIGURES
 from tap.paper.tables.names import OF_PROBES, OF_RATES, OF_SETTINGS
 from tap.provenance import behind, orphans
+from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
 from tap.task_facts import TASKS
@@ -84,12 +85,41 @@ wildcard_constraints:
 
 def hold_workflow_lock():
     """Refuses a second workflow in this folder. Unlike Snakemake's own lock, a killed workflow leaves none behind."""
-    global WORKFLOW_LOCK
-    WORKFLOW_LOCK = hold_lock(".tap/workflow.lock")
-    if WORKFLOW_LOCK is None:
+    global HELD_LOCK
+    try:
+        HELD_LOCK = hold_lock(WORKFLOW_LOCK)
+    except UserError as error:
+        raise WorkflowError(str(error))
+    if HELD_LOCK is None:
         raise WorkflowError(
             "another workflow is running in this folder; wait for it, or stop it"
         )
+
+
+def check_chain():
+    """Compares records and disk before anything is planned, and says what is wrong; jobs' own processes only read."""
+    if not workflow.is_main_process:
+        return Notes(None)
+    try:
+        chain = Chain(CFG)
+    except UserError as error:
+        raise WorkflowError(str(error))
+    if chain.wrong:
+        print(chain.summary(), file=sys.stderr)
+    return Notes(chain)
+
+
+NOTES = check_chain()
+
+
+def remade(rule):
+    """The input that repeats a rule's jobs when their files are missing or are not what their records say."""
+
+    def note(wildcards):
+        outputs = getattr(rules, rule).output
+        return NOTES.of([str(output).format(**wildcards) for output in outputs])
+
+    return note
 
 
 def run_of(wildcards):

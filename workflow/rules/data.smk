@@ -2,6 +2,8 @@
 
 
 rule prepare_data:
+    input:
+        remade=remade("prepare_data"),
     output:
         manifest="{root}/manifest.json",
         record="{root}/record.json",
@@ -22,6 +24,8 @@ rule prepare_data:
 
 
 rule check_data:
+    input:
+        remade=remade("check_data"),
     output:
         report=f"results/{SCALE}/data/{{task}}.json",
         record=f"results/{SCALE}/data/{{task}}.record.json",

@@ -6,6 +6,7 @@ rule evaluate:
         data=data_of,
         weights=f"{RUN_FOLDER}/model.safetensors",
         endpoint=endpoint_of,
+        remade=remade("evaluate"),
     output:
         metrics=f"{RUN_FOLDER}/metrics.json",
         per_sample=f"{RUN_FOLDER}/per_sample.npz",
@@ -30,6 +31,7 @@ rule picture:
     input:
         data=data_of,
         weights=f"{RUN_FOLDER}/model.safetensors",
+        remade=remade("picture"),
     output:
         picture=report(
             f"{RUN_FOLDER}/picture.png",

@@ -27,6 +27,7 @@ rule probe:
         data=data_of,
         weights=probed_weights,
         endpoint=probed_endpoint,
+        remade=remade("probe"),
     output:
         values=f"{PROBE_FOLDER}/values.csv",
         per_sample=f"{PROBE_FOLDER}/per_sample.npz",
@@ -48,6 +49,7 @@ rule probe:
 rule gather_probes:
     input:
         lambda wildcards: probe_results(wildcards.task),
+        remade=remade("gather_probes"),
     output:
         tidy=f"results/{SCALE}/tidy_probes_{{task}}.csv",
         record=f"results/{SCALE}/tidy_probes_{{task}}.record.json",
@@ -67,6 +69,7 @@ rule verify_probes:
     input:
         tidy=f"results/{SCALE}/tidy_probes_{{task}}.csv",
         results=lambda wildcards: probe_results(wildcards.task),
+        remade=remade("verify_probes"),
     output:
         f"results/{SCALE}/verified_probes_{{task}}.json",
     log:
@@ -81,6 +84,7 @@ rule tables_of_probes:
     input:
         **BEHIND_PROBES,
         reported=reported_of(OF_PROBES),
+        remade=remade("tables_of_probes"),
     output:
         files_of_tables(f"results/{SCALE}/tables", OF_PROBES),
     log:
@@ -98,6 +102,7 @@ rule tables_of_probes:
 rule figures:
     input:
         **BEHIND_PROBES,
+        remade=remade("figures"),
     output:
         files_of_figures(
             f"results/{SCALE}/figures",
@@ -122,6 +127,7 @@ rule figures:
 rule publish_figures:
     input:
         files_of_figures(f"results/{SCALE}/figures", FIGURE_FILES),
+        remade=remade("publish_figures"),
     output:
         files_of_figures("paper_figures", FIGURE_FILES),
     log:

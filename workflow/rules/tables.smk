@@ -9,6 +9,7 @@ localrules:
 rule gather:
     input:
         lambda wildcards: results_of(wildcards.task),
+        remade=remade("gather"),
     output:
         tidy=f"results/{SCALE}/tidy_{{task}}.csv",
         record=f"results/{SCALE}/tidy_{{task}}.record.json",
@@ -27,6 +28,7 @@ rule verify:
     input:
         tidy=f"results/{SCALE}/tidy_{{task}}.csv",
         results=lambda wildcards: results_of(wildcards.task),
+        remade=remade("verify"),
     output:
         f"results/{SCALE}/verified_{{task}}.json",
     log:
@@ -43,6 +45,7 @@ rule table:
         verified=lambda wildcards: f"results/{SCALE}/verified_{TABLES[wildcards.table]}.json",
         results=lambda wildcards: results_of(TABLES[wildcards.table]),
         reported=lambda wildcards: f"tap/paper/reported/{TABLES[wildcards.table]}.yaml",
+        remade=remade("table"),
     output:
         [
             f"results/{SCALE}/tables/{{table}}{suffix}"
@@ -73,6 +76,7 @@ rule tables_of_rates:
         tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
         verified=[f"results/{SCALE}/verified_{task}.json" for task in BUILT_TASKS],
         reported=reported_of(OF_RATES),
+        remade=remade("tables_of_rates"),
     output:
         files_of_tables(f"results/{SCALE}/tables", OF_RATES),
     log:
@@ -90,6 +94,7 @@ rule tables_of_rates:
 rule tables_of_settings:
     input:
         reported=reported_of(OF_SETTINGS),
+        remade=remade("tables_of_settings"),
     output:
         files_of_tables(f"results/{SCALE}/tables", OF_SETTINGS),
     log:
@@ -107,6 +112,7 @@ rule tables_of_settings:
 rule headline:
     input:
         [f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
+        remade=remade("headline"),
     output:
         json=f"results/{SCALE}/headline.json",
         csv=f"results/{SCALE}/headline.csv",
@@ -124,6 +130,7 @@ rule headline:
 rule publish:
     input:
         [f"results/{SCALE}/tables/{{table}}{suffix}" for suffix in TABLE_FILES],
+        remade=remade("publish"),
     output:
         [f"paper_tables/{{table}}{suffix}" for suffix in TABLE_FILES],
         record="paper_tables/{table}.record.json",
@@ -140,6 +147,7 @@ rule publish_group:
         files_of_tables(
             f"results/{SCALE}/tables", [*OF_RATES, *OF_SETTINGS, *OF_PROBES]
         ),
+        remade=remade("publish_group"),
     output:
         files_of_tables("paper_tables", [*OF_RATES, *OF_SETTINGS, *OF_PROBES]),
     log:

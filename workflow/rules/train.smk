@@ -4,6 +4,7 @@
 rule pretrain:
     input:
         data=data_of,
+        remade=remade("pretrain"),
     output:
         weights=f"{RUN_FOLDER}/model.safetensors",
         log=f"{RUN_FOLDER}/log.csv",
@@ -29,6 +30,7 @@ rule train_dense:
     input:
         data=data_of,
         start=start_of,
+        remade=remade("train_dense"),
     output:
         weights=f"{RUN_FOLDER}/model.safetensors",
         log=f"{RUN_FOLDER}/log.csv",
@@ -57,6 +59,7 @@ rule endpoint:
             str(dense_run(CFG, wildcards.task, seed).folder / "model.safetensors")
             for seed in CFG.tasks[wildcards.task].seeds
         ],
+        remade=remade("endpoint"),
     output:
         endpoint=f"results/{SCALE}/endpoint_{{task}}.json",
         record=f"results/{SCALE}/endpoint_{{task}}.record.json",
@@ -80,6 +83,7 @@ rule train_method:
         start=start_of,
         endpoint=endpoint_of,
         teacher=teacher_of,
+        remade=remade("train_method"),
     output:
         weights=f"{RUN_FOLDER}/model.safetensors",
         log=f"{RUN_FOLDER}/log.csv",

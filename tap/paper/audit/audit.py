@@ -51,6 +51,7 @@ class Audit:
         paper: where the paper disagrees with itself, or agrees only within rounding.
         consistent: how many recomputed numbers of the paper follow exactly.
         figures: PNG files by title.
+        root_hash: one hash over all records of the scale, as `tap verify` prints it; empty if it is not asked for.
     """
 
     scale: str
@@ -61,6 +62,7 @@ class Audit:
     paper: tuple[Finding, ...]
     consistent: int
     figures: Mapping[str, Path]
+    root_hash: str = ""
 
     def count(self, verdict: Verdict) -> int:
         """How many claims have a verdict."""
@@ -74,7 +76,11 @@ class Audit:
 
 
 def make_audit(
-    scale: str, root: Path, alterations: Iterable[Alteration] = (), claims: Iterable[Claim] | None = None
+    scale: str,
+    root: Path,
+    alterations: Iterable[Alteration] = (),
+    claims: Iterable[Claim] | None = None,
+    root_hash: str = "",
 ) -> Audit:
     """Audits a scale.
 
@@ -83,6 +89,7 @@ def make_audit(
         root: the project's folder.
         alterations: what a verification of the results found.
         claims: those of `tap/paper/claims` if not given.
+        root_hash: what to show as the hash over all records.
 
     Raises:
         UserError: results or claims cannot be read.
@@ -113,6 +120,7 @@ def make_audit(
         tuple(item for item in recomputed if item.outcome != EXACT),
         sum(item.outcome == EXACT for item in recomputed),
         _figures(results),
+        root_hash,
     )
 
 

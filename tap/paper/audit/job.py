@@ -13,6 +13,7 @@ from tap.provenance.behind import TABULATING, code_of_audit
 from tap.provenance.files import atomic_write
 from tap.provenance.finding import Kind
 from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.root_hash import root_hash
 from tap.provenance.verify import verify
 
 FILES = {"audit.json": to_json, "audit.md": to_markdown, "audit.html": to_html}
@@ -34,8 +35,14 @@ def run_audit(scale: str, root: Path | str = ".") -> tuple[Audit, list[Path]]:
     started, root, settings = datetime.now(UTC), Path(root), load_scale(scale, root=root)
     folder = root / audit_folder(scale)
     own = f"{audit_folder(scale)}/"
-    found = [finding for finding in verify(settings, root=root).findings if not finding.path.startswith(own)]
-    audit = make_audit(scale, root, [Alteration(item.path, str(item.kind), item.reason, item.record) for item in found])
+    verified = verify(settings, root=root)
+    found = [finding for finding in verified.findings if not finding.path.startswith(own)]
+    audit = make_audit(
+        scale,
+        root,
+        [Alteration(item.path, str(item.kind), item.reason, item.record) for item in found],
+        root_hash=root_hash(verified.ledger),
+    )
     files = [atomic_write(folder / name, write(audit)) for name, write in FILES.items()]
     results = folder.parent
     read = [path for name in ("tables/*.csv", "tidy_*.csv", "figures/*.png") for path in sorted(results.glob(name))]

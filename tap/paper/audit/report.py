@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from tap.paper.audit.audit import Audit
@@ -29,10 +30,11 @@ def to_json(audit: Audit) -> str:
     """Everything but the tables' layout, as JSON."""
     tree = {
         "scale": audit.scale,
+        "root_hash": audit.root_hash,
         "devices": list(audit.devices),
         "counts": {str(verdict): audit.count(verdict) for verdict in Verdict},
         "claims": [_claim(judgement) for judgement in audit.judgements],
-        "alterations": [{"path": a.path, "kind": a.kind, "reason": a.reason} for a in audit.alterations],
+        "alterations": [asdict(item) for item in audit.alterations],
         "tables": {table.label: {"measured": table.measured, "printed": table.printed} for table in audit.tables},
         "paper": {
             "consistent": audit.consistent,
@@ -58,7 +60,10 @@ def to_markdown(audit: Audit) -> str:
     if audit.scale == "smoke":
         lines += [f"**{SMOKE_NOTE}**", ""]
     devices = ", ".join(audit.devices) or "nothing measured"
-    lines += [f"Measured on: {devices}.", "", "| verdict | claims | meaning |", "|---|---|---|"]
+    lines += [f"Measured on: {devices}."]
+    if audit.root_hash:
+        lines += [f"Root hash of the scale's records: `{audit.root_hash}`."]
+    lines += ["", "| verdict | claims | meaning |", "|---|---|---|"]
     lines += [f"| {MARKS[v]} {v} | {audit.count(v)} | {HOW_TO_READ[v]} |" for v in Verdict]
     if audit.alterations:
         lines += ["", "## Files that are not what their records say", ""]

@@ -16,7 +16,7 @@ from tap.paper.compare_report import report
 from tap.paper.evidence import Evidence
 from tap.paper.measured import Measured
 from tap.paper.reported import reported_path
-from tap.paper.tables import from_settings, probes, provenance, rates_and_memory
+from tap.paper.tables import baseline_origins, from_settings, probes, rates_and_memory
 from tap.paper.tables.main_table import MAIN_TABLES, Cell, MainTable, cells, tabular
 from tap.paper.tables.plain import PlainTable, build_plain_table, csv_text, files_of_runs
 from tap.paper.tidy import read_tidy, tidy_path
@@ -169,6 +169,6 @@ def _plain(table: PlainTable) -> Table:
 
 TABLES: dict[str, Table] = {name: _main(table) for name, table in MAIN_TABLES.items()} | {
     table.name: _plain(table)
-    for table in (*rates_and_memory.TABLES, *from_settings.TABLES, *probes.TABLES, *provenance.TABLES)
+    for table in (*rates_and_memory.TABLES, *from_settings.TABLES, *probes.TABLES, *baseline_origins.TABLES)
 }
 """Tables that can be built, by file stem."""

@@ -50,7 +50,7 @@ class Classification(Pipeline):
         reducer = model.encoder.reducer
         return with_terms(F.cross_entropy(logits, batch.targets), reducer.losses(given), reducer.task_weight)
 
-    def judge(self, model: Classifier, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
+    def evaluate_batch(self, model: Classifier, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
         """Whether the top class is right, and how many patches reached the last block."""
         logits, trace = model(batch.images, batch.sample_ids, return_trace=True)
         return {
@@ -59,6 +59,6 @@ class Classification(Pipeline):
             "final_tokens": trace.final_counts.cpu().numpy(),
         }
 
-    def score(self, spec: JobSpec, condensed: PerImage) -> dict[str, float]:
+    def score(self, spec: JobSpec, statistics: PerImage) -> dict[str, float]:
         """Top-1 accuracy in percent and the realised token counts."""
-        return {"top1": 100.0 * float(np.mean(condensed["correct"])), **token_counts(condensed)}
+        return {"top1": 100.0 * float(np.mean(statistics["correct"])), **token_counts(statistics)}

@@ -116,8 +116,8 @@ def faults(content: Content) -> dict[str, list[str]]:
         "crowd flags that are neither 0 nor 1": lambda a: _unless(
             a.get("iscrowd", 0) in (0, 1), f"iscrowd {a.get('iscrowd')!r}"
         ),
-        "boxes outside of their image": lambda a: _outside(a, images.get(a["image_id"])),
-        "masks that are broken": lambda a: _broken(a["segmentation"], images.get(a["image_id"])),
+        "boxes outside of their image": lambda a: outside_of_image(a, images.get(a["image_id"])),
+        "masks that are broken": lambda a: fault_of_mask(a["segmentation"], images.get(a["image_id"])),
     }
     for kind, check in checks.items():
         reasons = ((annotation["id"], check(annotation)) for annotation in content["annotations"])
@@ -145,7 +145,8 @@ def _twice(ids: Iterator[Any]) -> list[str]:
     return [f"id {number}" for number, count in Counter(ids).items() if count > 1]
 
 
-def _outside(annotation: Content, image: Content | None) -> str | None:
+def outside_of_image(annotation: Content, image: Content | None) -> str | None:
+    """How a box reaches beyond its image; None if it does not, or if the image is not listed."""
     if image is None:
         return None
     box = left, top, width, height = annotation["bbox"]
@@ -155,8 +156,8 @@ def _outside(annotation: Content, image: Content | None) -> str | None:
     return None
 
 
-def _broken(mask: Any, image: Content | None) -> str | None:
-    """What is wrong with a mask: polygons, or COCO's run-length code, compressed or not."""
+def fault_of_mask(mask: Any, image: Content | None) -> str | None:
+    """What is wrong with a mask: polygons, or COCO's run-length code, compressed or not; None if nothing is."""
     if isinstance(mask, list):
         return _unless(bool(mask) and all(map(_is_polygon, mask)), "a polygon needs three or more pairs of numbers")
     if not isinstance(mask, dict) or not {"size", "counts"} <= mask.keys():
@@ -165,7 +166,7 @@ def _broken(mask: Any, image: Content | None) -> str | None:
         return None
     if mask["size"] != [image["height"], image["width"]]:
         return f"run-length code of {mask['size']} in an image of {[image['height'], image['width']]}"
-    counts = mask["counts"] if isinstance(mask["counts"], list) else _decompress(mask["counts"])
+    counts = mask["counts"] if isinstance(mask["counts"], list) else decoded_runs(mask["counts"])
     if counts is None or not all(isinstance(count, int) and count >= 0 for count in counts):
         return "run-length code that cannot be read"
     pixels = mask["size"][0] * mask["size"][1]
@@ -178,7 +179,7 @@ def _is_polygon(part: Any) -> bool:
     return set(map(type, part)) <= {int, float} and abs(sum(part)) < _HUGE  # NaN and infinity reach the sum
 
 
-def _decompress(text: Any) -> list[int] | None:
+def decoded_runs(text: Any) -> list[int] | None:
     """Runs of COCO's compressed code (six bits a character, later runs as differences); None if it is cut off."""
     if not isinstance(text, str):
         return None

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.progress import track
 
 from tap.errors import UserError
-from tap.tasks.detection.annotations import (  # with private names: renamed, they would repeat all trainings
+from tap.tasks.detection.annotations import (
     Content,
-    _broken,
-    _decompress,
-    _outside,
+    decoded_runs,
+    fault_of_mask,
     faults,
     has_no_area,
     load,
+    outside_of_image,
     without_objects,
 )
 from tap.tasks.image_check import image_refusal
@@ -147,17 +147,17 @@ def _hidden(content: Content) -> dict[str, list[str]]:
 
 def _box_is_hidden(annotation: Content, image: Content) -> bool:
     left, top, width, height = annotation["bbox"]
-    return _misses(image, [left, left + width], [top, top + height]) and _outside(annotation, image) is None
+    return _misses(image, [left, left + width], [top, top + height]) and outside_of_image(annotation, image) is None
 
 
 def _mask_is_hidden(annotation: Content, image: Content) -> bool:
     """Whether all polygons lie outside of the image, or a run-length code has no foreground."""
     mask = annotation["segmentation"]
-    if _broken(mask, image) is not None:
+    if fault_of_mask(mask, image) is not None:
         return False
     if isinstance(mask, list):
         return all(_misses(image, part[::2], part[1::2]) for part in mask)
-    counts = mask["counts"] if isinstance(mask["counts"], list) else _decompress(mask["counts"])
+    counts = mask["counts"] if isinstance(mask["counts"], list) else decoded_runs(mask["counts"])
     return not any((counts or [])[1::2])  # runs of background and foreground in turn
 
 

@@ -23,7 +23,7 @@ from tap.tasks.detection.mmdet_parts import DetDataSample, encode_mask_results
 from tap.tasks.detection.model import METHOD, Detector
 from tap.tasks.detection.settings import head_settings
 from tap.tasks.pipeline import PerImage, Pipeline, token_counts
-from tap.tasks.recovery import recovery_settings
+from tap.tasks.recovery_endpoint import recovery_settings
 
 _PARTS = {"proposal_loss": ("proposal_",), "box_loss": (".loss_cls", ".loss_bbox"), "mask_loss": (".loss_mask",)}
 """What the log shows: sums of the losses whose names hold one of these."""
@@ -80,7 +80,7 @@ class Detection(Pipeline):
         loss, extra = with_terms(loss, terms, model.encoder.reducer.task_weight)
         return loss, parts | extra
 
-    def judge(self, model: Detector, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
+    def evaluate_batch(self, model: Detector, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
         """The detections of every image and what they found, and the patches that reached the last block."""
         assert spec.model.detector is not None  # the model was built from it
         found = model.find(batch.images, [place.meta for place in batch.targets], batch.sample_ids)
@@ -94,13 +94,13 @@ class Detection(Pipeline):
         tokens = np.array(found.final_tokens)
         return {"sample_id": batch.sample_ids.cpu().numpy(), "final_tokens": tokens, **matched}
 
-    def condensed(self, per_image: PerImage) -> PerImage:
+    def sufficient_statistics(self, per_image: PerImage) -> PerImage:
         """All but the boxes."""
         return {name: values for name, values in per_image.items() if name != "boxes"}
 
-    def score(self, spec: JobSpec, condensed: PerImage) -> dict[str, float]:
+    def score(self, spec: JobSpec, statistics: PerImage) -> dict[str, float]:
         """Box and mask AP in percent and the realised token counts."""
-        return {**ap_scores(condensed), **token_counts(condensed)}
+        return {**ap_scores(statistics), **token_counts(statistics)}
 
 
 def _sample(target: dict[str, Any], side: tuple[int, ...]) -> DetDataSample:

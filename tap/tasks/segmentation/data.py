@@ -14,9 +14,9 @@ from torch import Tensor
 from tap.config.schema import DataConfig, JobSpec
 from tap.errors import UserError
 from tap.tasks.base import Batch, Item, Sample, Splits, batch_seed, seeded_rng, split_item
+from tap.tasks.microscopy.frames import CLASSES
 from tap.tasks.openmmlab import DATASETS, TRANSFORMS, BaseSegDataset
 from tap.tasks.segmentation import data_transforms  # noqa: F401  registers ours
-from tap.tasks.segmentation.data_frames import CLASSES
 from tap.tasks.subsets import balanced
 
 _IMAGE_SUFFIX = {"microscopy": ".png", "ade20k": ".jpg"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,23 @@ def inference_settings(evaluation: EvalConfig, model: ModelConfig) -> dict[str, 
     window = model.image_size
     stride = evaluation.stride or max(1, round(window * 2 / 3))
     return {"mode": "slide", "crop_size": (window, window), "stride": (stride, stride)}
+
+
+def windows(images: Tensor, settings: Mapping[str, Any]) -> list[Tensor]:
+    """What MMSegmentation's inference gives to the encoder of images `(B, C, H, W)`, in its order.
+
+    Args:
+        images: resized and padded, as evaluation takes them.
+        settings: `inference_settings`.
+    """
+    if settings["mode"] == "whole":
+        return [images]
+    starts = [
+        [min(number * step, max(length - side, 0)) for number in range(max(length - side + step - 1, 0) // step + 1)]
+        for length, side, step in zip(images.shape[-2:], settings["crop_size"], settings["stride"], strict=True)
+    ]
+    height, width = settings["crop_size"]
+    return [images[..., top : top + height, left : left + width] for top in starts[0] for left in starts[1]]
 
 
 def predict(model: Segmenter, images: Tensor, sample_ids: Tensor, targets: Sequence[Target]) -> list[Prediction]:

@@ -18,10 +18,10 @@ from tap.seeds import derive_seed
 from tap.task_facts import SEG
 from tap.tasks.base import Batch, Sample, Splits, with_terms
 from tap.tasks.pipeline import PerImage, Pipeline, token_counts
-from tap.tasks.recovery import recovery_settings
+from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.segmentation.data import Collate, open_splits
 from tap.tasks.segmentation.head import GridMLPHead
-from tap.tasks.segmentation.inference import inference_settings, predict
+from tap.tasks.segmentation.inference import inference_settings, predict, windows
 from tap.tasks.segmentation.metrics import class_areas, confusion_matrix, iou_scores
 from tap.tasks.segmentation.mmseg_parts import SegDataSample
 from tap.tasks.segmentation.model import METHOD, SAMPLE_ID, Segmenter
@@ -39,6 +39,10 @@ class Segmentation(Pipeline):
     def collate(self, spec: JobSpec, train: bool) -> Callable[[Sequence[Sample]], Batch]:
         """Batches of crops, or of whole images of one size."""
         return Collate(train)
+
+    def encoder_inputs(self, spec: JobSpec, images: Tensor) -> Sequence[Tensor]:
+        """The sliding windows of evaluation images, where the settings ask for them."""
+        return windows(images, inference_settings(spec.eval, spec.model))
 
     def build_model(self, spec: JobSpec) -> Segmenter:
         """Encoder and MLP head; the head of a seed is the same for all methods.
@@ -75,7 +79,7 @@ class Segmentation(Pipeline):
         # Left on the device: the loop reads it when it writes a row of the log.
         return loss, {"pixel_accuracy": losses["decode.acc_seg"].squeeze(), **extra}
 
-    def judge(self, model: Segmenter, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
+    def evaluate_batch(self, model: Segmenter, spec: JobSpec, batch: Batch) -> dict[str, np.ndarray]:
         """Confusion matrix of every image, and the patches that reached the last block (the mean over windows)."""
         predictions = predict(model, batch.images, batch.sample_ids, batch.targets)
         labels = [target.labels.to(batch.images.device).long() for target in batch.targets]
@@ -90,11 +94,11 @@ class Segmentation(Pipeline):
             "final_tokens": np.array([prediction.final_tokens for prediction in predictions]),
         }
 
-    def condensed(self, per_image: PerImage) -> PerImage:
+    def sufficient_statistics(self, per_image: PerImage) -> PerImage:
         """Three numbers per class instead of a confusion matrix."""
         rest = {name: values for name, values in per_image.items() if name != "confusion"}
         return rest | {"areas": class_areas(per_image["confusion"])}
 
-    def score(self, spec: JobSpec, condensed: PerImage) -> dict[str, float]:
+    def score(self, spec: JobSpec, statistics: PerImage) -> dict[str, float]:
         """Mean IoU in percent and the realised token counts."""
-        return {**iou_scores(condensed["areas"].sum(axis=0)), **token_counts(condensed)}
+        return {**iou_scores(statistics["areas"].sum(axis=0)), **token_counts(statistics)}

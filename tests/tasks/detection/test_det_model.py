@@ -153,9 +153,9 @@ def test_detections_do_not_depend_on_the_batch(job, method, rate):
     samples = [validation[i] for i in range(3)]
     model.eval()
     with torch.inference_mode():
-        whole = task.judge(model, spec, task.collate(spec, False)(samples))
+        whole = task.evaluate_batch(model, spec, task.collate(spec, False)(samples))
         for number, sample in enumerate(samples):
-            alone = task.judge(model, spec, task.collate(spec, False)([sample]))
+            alone = task.evaluate_batch(model, spec, task.collate(spec, False)([sample]))
             for name, values in alone.items():
                 np.testing.assert_allclose(values[0], whole[name][number], rtol=1e-4, atol=1e-4, err_msg=name)
     assert (whole["labels"] >= 0).any()
@@ -170,7 +170,7 @@ def test_an_evaluation_and_what_is_behind_it(job):
     assert {"box_ap", "mask_ap", "box_ap50", "mask_ap75", "box_ap_small"} <= found.metrics.keys()
     assert "box_ap_large" not in found.metrics
     assert found.metrics["recovery_endpoint"] == 1.0
-    assert "boxes" not in task.condensed(found.per_sample)
+    assert "boxes" not in task.sufficient_statistics(found.per_sample)
     again = task.evaluate(model, spec, "validation", torch.device("cpu"))
     for name, values in found.per_sample.items():
         np.testing.assert_array_equal(values, again.per_sample[name])

@@ -7,7 +7,7 @@ from tap.engine.checkpoint import save_weights
 from tap.engine.job import train_run
 from tap.errors import UserError
 from tap.studies.endpoint import run_endpoint
-from tap.tasks.recovery import recovery_settings
+from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.registry import get_task
 
 

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 from tap.config.schema import EvalConfig, ModelConfig
 from tap.tasks.segmentation.data import Target
-from tap.tasks.segmentation.inference import inference_settings, predict
+from tap.tasks.segmentation.inference import inference_settings, predict, windows
 from tap.tasks.segmentation.task import Segmentation
 
 
@@ -51,6 +51,24 @@ def test_overlapping_windows_are_averaged(build):
         count[left : left + 32] += 1
     torch.testing.assert_close(logits, total / count)
     assert seen[0]["final_tokens"] == [8, 8, 8]
+
+
+@pytest.mark.parametrize(("size", "stride"), [((32, 32), None), ((32, 56), 16), ((40, 75), None), ((64, 48), 32)])
+def test_windows_are_those_that_inference_gives_to_the_encoder(build, monkeypatch, size, stride):
+    """A threshold is calibrated on them."""
+    images, seen = torch.randn(1, 3, *size), []
+    model = build(inference="slide", stride=stride)
+
+    def noting(inputs, metas):
+        seen.append(inputs)
+        return torch.zeros(1, 4, *inputs.shape[-2:])
+
+    monkeypatch.setattr(model, "encode_decode", noting)
+    model.inference(images, metas(1, size))
+    found = windows(images, model.test_cfg)
+    assert len(found) == len(seen)
+    assert all(torch.equal(one, other) for one, other in zip(found, seen, strict=True))
+    assert windows(images, {"mode": "whole"}) == [images]
 
 
 def test_sides_that_are_no_multiple_of_the_patch_are_padded_with_the_mean_colour(build):

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from tap.config.options import DtopOptions, MethodOptions
+from tap.config.options import MethodOptions
+from tap.config.options.dtop import DtopOptions
 from tap.paper.statistics import mean_iou
 from tap.tasks.base import Batch
 from tap.tasks.registry import get_task

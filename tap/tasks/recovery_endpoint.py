@@ -20,7 +20,7 @@ from torch import nn
 from tap.config.jobs import endpoint_file
 from tap.config.methods import LEARNED_RECOVERY
 from tap.config.schema import JobSpec
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.errors import UserError
 from tap.task_facts import Metric
 

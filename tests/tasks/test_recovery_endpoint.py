@@ -3,10 +3,10 @@ from types import SimpleNamespace
 import pytest
 
 from tap.config.jobs import endpoint_path, uses_endpoint
-from tap.encoder.recovery import RecoverySettings
+from tap.encoder.recovery_buffer import RecoverySettings
 from tap.errors import UserError
 from tap.task_facts import SEG
-from tap.tasks.recovery import choose_endpoint, recovery_settings
+from tap.tasks.recovery_endpoint import choose_endpoint, recovery_settings
 
 SCORE = SEG.score
 

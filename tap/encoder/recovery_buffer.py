@@ -15,7 +15,8 @@ from torch import Tensor
 
 from tap.core.matching import cosine_stand_ins, random_stand_ins, spatial_stand_ins, top_score_stand_in
 from tap.core.recovery import reconstruct, removal_offset, resolve_pointers
-from tap.encoder.tokens import Layout, Tokens, true_positions
+from tap.encoder.layout import Layout, true_positions
+from tap.encoder.tokens import Tokens
 
 Matching = Literal["key", "token", "spatial", "score", "random", "final"]
 

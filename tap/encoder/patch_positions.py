@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from tap.encoder.tokens import Layout
+from tap.encoder.layout import Layout
 
 
 class Groups(Protocol):
@@ -133,8 +132,8 @@ class _WindowGroups:
 
 
 @dataclass(frozen=True)
-class Places:
-    """Places of all rows of a layout.
+class PatchPositions:
+    """PatchPositions of all rows of a layout.
 
     Attributes:
         layout: which row is whose.
@@ -201,7 +200,7 @@ class Places:
 
 
 def _beyond(size: tuple[int, int], padded: tuple[int, int], device: torch.device) -> Tensor:
-    """Places of the padded grid outside the grid, as indices of the padded one."""
+    """PatchPositions of the padded grid outside the grid, as indices of the padded one."""
     outside = torch.ones(padded, dtype=torch.bool, device=device)
     outside[: size[0], : size[1]] = False
     return torch.nonzero_static(outside.view(-1), size=padded[0] * padded[1] - size[0] * size[1]).squeeze(1)

@@ -10,9 +10,9 @@ from PIL import Image
 from tap.errors import UserError
 from tap.provenance.files import sha256_file
 from tap.tasks.detection.annotations import faults
-from tap.tasks.segmentation import data_tiles
-from tap.tasks.segmentation.data_frames import RECORDINGS, Recording, read_frames
-from tap.tasks.segmentation.data_tiles import GAP, REGIONS, SPLITS, TILE, Region, Tile, prepare
+from tap.tasks.microscopy import tiles
+from tap.tasks.microscopy.frames import RECORDINGS, Recording, read_frames
+from tap.tasks.microscopy.tiles import GAP, REGIONS, SPLITS, TILE, Region, Tile, prepare
 
 TINY_REGIONS = {
     "hela": {
@@ -107,7 +107,7 @@ def test_tiles_of_other_settings_go_away(source, prepared, tmp_path):
 
 def test_an_interrupted_run_leaves_no_manifest(source, tmp_path, monkeypatch):
     run(tmp_path, source)
-    monkeypatch.setattr(data_tiles, "_save", lambda path, array: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(tiles, "_save", lambda path, array: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, source, tiles={"training": 9, "calibration": 3, "validation": 3})
     assert not (tmp_path / "manifest.json").exists()
@@ -140,7 +140,7 @@ def test_counts_and_overlaps(prepared):
     for split, names in by_split.items():
         for one, other in itertools.combinations(map(cut, names), 2):
             if one[0] == other[0]:
-                assert data_tiles._overlap(one[1:], other[1:]) <= data_tiles._LARGEST_OVERLAP[split]
+                assert tiles._overlap(one[1:], other[1:]) <= tiles._LARGEST_OVERLAP[split]
 
 
 def test_manifest_counts_pixels_and_cells(prepared):

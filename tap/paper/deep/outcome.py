@@ -1,0 +1,60 @@
+"""What a deep verification looked at and found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tap.errors import UserError
+from tap.paper.difference import Difference
+
+
+@dataclass
+class Outcome:
+    """What was compared, what differs, and what could not be compared.
+
+    Attributes:
+        compared: how many values or files of each kind were made anew, by the kind in words.
+        differences: stated values that were not found again.
+        faults: files that cannot be read or followed, one line each.
+        notes: what could not be looked at, one line each.
+    """
+
+    compared: dict[str, int] = field(default_factory=dict)
+    differences: list[Difference] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, count: int, differences: Iterable[Difference] = ()) -> None:
+        """Takes in a comparison of some values or files."""
+        self.compared[kind] = self.compared.get(kind, 0) + count
+        self.differences += differences
+
+    @contextmanager
+    def following(self, record: str) -> Iterator[None]:
+        """What cannot be read while a record is followed is a finding about it, and the next one is looked at."""
+        try:
+            yield
+        except UserError as error:
+            self.faults.append(str(error))
+        except (KeyError, TypeError, ValueError, IndexError) as error:  # forged files may hold anything
+            self.faults.append(f"{record}: cannot be followed ({error!r})")
+
+    def join(self, other: Outcome) -> None:
+        """Takes in all of another outcome."""
+        for kind, count in other.compared.items():
+            self.add(kind, count)
+        self.differences += other.differences
+        self.faults += other.faults
+        self.notes += other.notes
+
+    @property
+    def lines(self) -> list[str]:
+        """One line for each thing that is wrong."""
+        return [*map(str, self.differences), *self.faults]
+
+    def summary(self) -> str:
+        """How much was compared, in words."""
+        what = ", ".join(f"{count} {kind}" for kind, count in self.compared.items() if count)
+        return f"made anew and compared: {what or 'nothing'}"

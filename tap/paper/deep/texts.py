@@ -1,0 +1,139 @@
+"""A file beside the one that was made anew: which line, cell or key of it differs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from tap.paper.difference import Difference, same
+
+SHOWN: Final = 5
+"""So many differences of one file are named; the first ones say what happened."""
+_WIDTH: Final = 100
+_KEYS: Final = 4
+_NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
+
+
+def text_differences(file: str, recorded: str, recomputed: str) -> list[Difference]:
+    """Where two versions of a file differ: by cell in a CSV, by key in JSON, by line in any other text.
+
+    Args:
+        file: its name, whose ending says what it is.
+        recorded: what is there.
+        recomputed: what was made anew.
+    """
+    if recorded == recomputed:
+        return []
+    found: list[Difference] = []
+    if file.endswith(".csv"):
+        found = csv_differences(file, recorded, recomputed)
+    elif file.endswith(".json"):
+        found = list(tree_differences(file, json.loads(recorded), json.loads(recomputed)))
+    return (found or list(_lines(file, recorded, recomputed)))[:SHOWN]
+
+
+def csv_differences(file: str, recorded: str, recomputed: str, numbers_only: bool = False) -> list[Difference]:
+    """Cells of a table that are not those of the one made anew; numbers may differ in the last digits.
+
+    Args:
+        file: whose table it is.
+        recorded, recomputed: with the names of columns in the first line.
+        numbers_only: leave out cells that are no numbers on both sides.
+    """
+    (names, *lines), (wanted, *anew) = ([*csv.reader(io.StringIO(text))] or [[]] for text in (recorded, recomputed))
+    if names != wanted:
+        return [Difference(file, "columns", " ".join(names), " ".join(wanted))]
+    if len(lines) != len(anew):
+        return [Difference(file, "lines", len(lines), len(anew))]
+    found = []
+    for number, (ours, theirs) in enumerate(zip(lines, anew, strict=True), start=2):
+        about = " ".join(cell for cell in theirs[:_KEYS] if cell)
+        for name, cell, other in zip(names, ours, theirs, strict=False):
+            if not _equal(cell, other, numbers_only):
+                found.append(Difference(file, f"line {number} ({about}), {name}", cell, other))
+        if len(ours) != len(theirs):
+            found.append(Difference(file, f"line {number} ({about})", f"{len(ours)} cells", f"{len(theirs)} cells"))
+    return found
+
+
+def number_differences(file: str, recorded: str, recomputed: str) -> list[Difference]:
+    """Numbers of a file that are not those of the one made anew by code that may word it differently.
+
+    Args:
+        file: its name; of any other file than a CSV the rows of tables are looked at.
+        recorded: what is there.
+        recomputed: what was made anew.
+    """
+    if file.endswith(".csv"):
+        return csv_differences(file, recorded, recomputed, numbers_only=True)[:SHOWN]
+    ours, theirs = (
+        [number for row in _rows(text) for number in _NUMBER.findall(row)] for text in (recorded, recomputed)
+    )
+    if len(ours) != len(theirs):
+        return [Difference(file, "rows of tables", f"{len(ours)} numbers", f"{len(theirs)} numbers")]
+    pairs = enumerate(zip(ours, theirs, strict=True), start=1)
+    return [
+        Difference(file, f"number {place} in rows of tables", *pair) for place, pair in pairs if pair[0] != pair[1]
+    ][:SHOWN]
+
+
+def tree_differences(file: str, recorded: Any, recomputed: Any, name: str = "") -> Iterator[Difference]:
+    """Values of a JSON tree that are not those of the one made anew, each under its dotted name."""
+    if isinstance(recorded, Mapping) and isinstance(recomputed, Mapping):
+        for key in dict.fromkeys([*recorded, *recomputed]):
+            below = f"{name}.{key}" if name else str(key)
+            yield from tree_differences(file, recorded.get(key), recomputed.get(key), below)
+    elif _is_list(recorded) and _is_list(recomputed) and len(recorded) == len(recomputed):
+        for number, pair in enumerate(zip(recorded, recomputed, strict=True)):
+            yield from tree_differences(file, *pair, f"{name}[{_title(pair[1], number)}]")
+    elif recorded != recomputed and not same(recorded, recomputed):
+        yield Difference(file, name or "content", _short(recorded), _short(recomputed))
+
+
+def _rows(text: str) -> list[str]:
+    """Rows of tables in LaTeX and Markdown."""
+    return [line for line in text.splitlines() if line.startswith("|") or (line.endswith(r"\\") and "&" in line)]
+
+
+def _lines(file: str, recorded: str, recomputed: str) -> Iterator[Difference]:
+    ours, theirs = recorded.splitlines(), recomputed.splitlines()
+    for number in range(max(len(ours), len(theirs))):
+        pair = [lines[number] if number < len(lines) else None for lines in (ours, theirs)]
+        if pair[0] != pair[1]:
+            yield Difference(file, f"line {number + 1}", *(_around(*pair) if None not in pair else map(_short, pair)))
+    if ours == theirs:
+        yield Difference(file, "ends of lines", len(recorded), len(recomputed))
+
+
+def _around(first: str, second: str) -> tuple[str, str]:
+    """The part of two long lines where they differ first."""
+    shorter = min(len(first), len(second))
+    start = next((at for at in range(shorter) if first[at] != second[at]), shorter)
+    begin = max(0, start - _WIDTH // 4)
+    return _short(first[begin:]), _short(second[begin:])
+
+
+def _equal(cell: str, other: str, numbers_only: bool) -> bool:
+    if cell == other:
+        return True
+    try:
+        return same(float(cell), float(other))
+    except ValueError:
+        return numbers_only
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _title(item: Any, number: int) -> str:
+    return str(item["id"]) if isinstance(item, Mapping) and "id" in item else str(number)
+
+
+def _short(value: Any) -> Any:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return value if value is None or len(text) <= _WIDTH else f"{text[:_WIDTH]}..."

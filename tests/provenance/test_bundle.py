@@ -1,0 +1,147 @@
+"""An archive of results: what is in it, and what unpacking refuses. The way through a clone: tests/workflow."""
+
+import io
+import shutil
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tap.config import load_scale
+from tap.errors import UserError
+from tap.provenance.bundle import LIST, unpack_bundle, write_bundle
+from tap.provenance.files import sha256_file
+from tap.provenance.verify import verify
+
+ARCHIVE = Path("bundles/smoke.tar.gz")
+RUNS = Path("results/smoke/runs/seg")
+
+
+def smoke():
+    return load_scale("smoke")
+
+
+def with_hash(path: Path) -> Path:
+    path.with_name(f"{path.name}.sha256").write_text(f"{sha256_file(path)}  {path.name}\n")
+    return path
+
+
+def archive_of(path: Path, *members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> Path:
+    """The archive of the project with further members."""
+    write_bundle(smoke(), path)
+    with tarfile.open(path, "r:gz") as tar:
+        kept = [(member, tar.extractfile(member).read()) for member in tar]
+    with tarfile.open(path, "w:gz") as tar:
+        for member, content in kept:
+            tar.addfile(member, io.BytesIO(content))
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.size, member.type, member.linkname = len(content), kind, "/etc/passwd"
+            tar.addfile(member, io.BytesIO(content))
+    return with_hash(path)
+
+
+def state() -> dict[str, str]:
+    return {str(path): sha256_file(path) for path in Path("results").rglob("*") if path.is_file()}
+
+
+def test_there_and_back(finished):
+    before = state()
+    bundle = write_bundle(smoke())
+    assert (bundle.path, bundle.weights, bundle.of) == (ARCHIVE, 7, 7)
+    assert bundle.weight_bytes == bundle.all_bytes == 1400
+    first = ARCHIVE.read_bytes()
+    assert write_bundle(smoke()).path.read_bytes() == first, "equal results, equal bytes"
+    shutil.rmtree("results")
+    assert unpack_bundle(ARCHIVE, smoke()) == len(before)
+    assert state() == before
+    assert verify(smoke()).findings == ()
+    assert unpack_bundle(ARCHIVE, smoke()) == 0, "all there"
+
+
+def test_what_is_not_sound_is_not_packed(finished):
+    (RUNS / "tap/r0.50/main/s0/metrics.json").write_text("{}")
+    with pytest.raises(UserError, match=r"metrics.json: edited"):
+        write_bundle(smoke())
+    assert not ARCHIVE.parent.exists()
+
+
+def test_the_limit_is_checked_and_the_sizes_are_told(finished):
+    with pytest.raises(UserError, match=r"would have 0.0 MB, more than 0.001 MB; the weights of 7 of 7 runs"):
+        write_bundle(smoke(), limit_mb=0.001)
+    assert list(ARCHIVE.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-100], lambda content: content + b"x"])
+def test_another_archive_than_that_of_the_hash_is_refused(finished, damage):
+    write_bundle(smoke())
+    ARCHIVE.write_bytes(damage(ARCHIVE.read_bytes()))
+    before = state()
+    with pytest.raises(UserError, match=r"is not the file of smoke.tar.gz.sha256"):
+        unpack_bundle(ARCHIVE, smoke())
+    assert state() == before
+
+
+def test_without_a_hash_nothing_is_unpacked(finished):
+    write_bundle(smoke())
+    ARCHIVE.with_name("smoke.tar.gz.sha256").unlink()
+    with pytest.raises(UserError, match=r"smoke.tar.gz.sha256: is not there"):
+        unpack_bundle(ARCHIVE, smoke())
+
+
+@pytest.mark.parametrize(
+    "name", ["../stolen", "/tmp/stolen", "results/smoke/../../stolen", "results/smoke/x", "tap/x.py"]
+)
+def test_members_that_are_no_results_are_refused(finished, name):
+    archive = archive_of(ARCHIVE, (name, b"x"))
+    shutil.rmtree("results")
+    with pytest.raises(UserError, match="which is no result of scale smoke; nothing was unpacked"):
+        unpack_bundle(archive, smoke())
+    assert not Path("results").exists()
+    assert not list(finished.parent.rglob("stolen"))
+
+
+def test_links_are_refused(finished):
+    name = (RUNS / "tap/r0.50/main/s0/metrics.json").as_posix()
+    with pytest.raises(UserError, match="which is no result"):
+        unpack_bundle(archive_of(ARCHIVE, (name, b""), kind=tarfile.SYMTYPE), smoke())
+
+
+def test_a_truncated_archive_with_a_hash_of_its_own_is_refused(finished):
+    write_bundle(smoke())
+    ARCHIVE.write_bytes(ARCHIVE.read_bytes()[:-2000])
+    with pytest.raises(UserError, match="cannot be unpacked"):
+        unpack_bundle(with_hash(ARCHIVE), smoke())
+
+
+def test_other_files_are_refused(finished):
+    Path("other.tar.gz").write_bytes(b"no archive")
+    with pytest.raises(UserError, match="cannot be unpacked"):
+        unpack_bundle(with_hash(Path("other.tar.gz")), smoke())
+    with tarfile.open("third.tar.gz", "w:gz") as tar:
+        tar.add("params.yaml")
+    with pytest.raises(UserError, match="is no archive of results"):
+        unpack_bundle(with_hash(Path("third.tar.gz")), smoke())
+
+
+def test_an_archive_of_another_scale_is_refused(finished):
+    write_bundle(smoke())
+    with pytest.raises(UserError, match="is of scale smoke; unpack it with --scale smoke"):
+        unpack_bundle(ARCHIVE, load_scale("desk"))
+
+
+def test_a_file_that_is_there_with_other_content_is_kept(finished):
+    write_bundle(smoke())
+    path = RUNS / "tap/r0.50/main/s0/metrics.json"
+    path.write_text("mine")
+    shutil.rmtree("results/smoke/tables")
+    with pytest.raises(UserError, match=r"metrics.json: is there with other content"):
+        unpack_bundle(ARCHIVE, smoke())
+    assert path.read_text() == "mine"
+    assert not Path("results/smoke/tables").exists()
+
+
+def test_the_list_is_the_first_member(finished):
+    write_bundle(smoke())
+    with tarfile.open(ARCHIVE) as tar:
+        assert tar.next().name == LIST

@@ -1,0 +1,229 @@
+"""Edits of the real code, each with exactly the jobs that it makes stale: no fewer, and no more."""
+
+import fnmatch
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tap.provenance import behind, fingerprint
+
+TREE = Path(__file__).resolve().parents[2] / "tap"
+RUNS = {
+    "cls": ("mae", "dense", "random", "attn_topk", "tap", "tome"),
+    "seg": ("mae", "dense", "tap", "dtop"),
+    "det": ("dense", "static", "tap"),
+}
+
+NOTHING = {
+    "string under a constant": (
+        "encoder/blocks.py",
+        '"""Logit of a key that is not seen: no share in any precision, and no NaN where nothing is seen."""',
+        '"""Hidden."""',
+    ),
+    "comment": ("core/budget.py", "    weights = [", "    # exactly\n    weights = ["),
+    "docstring": ("engine/loop.py", '"""One optimizer step on the next batch of `lane`."""', '"""A step."""'),
+    "annotation": (
+        "core/budget.py",
+        "budget: Tensor, patches: Tensor, last: bool)",
+        "budget, patches: object, last: int)",
+    ),
+    "words of an error": (
+        "core/budget.py",
+        "patches cannot be pruned; the image",
+        "patches are none to prune; an image",
+    ),
+    "words of a refusal with values": ("engine/loop.py", "nothing was overwritten. Lower", "try to lower"),
+    "local": (
+        "core/straight_through.py",
+        "        scaled = scores / tau\n        logit = scaled - _threshold(scaled,",
+        "        z = scores / tau\n        logit = z - _threshold(z,",
+    ),
+    "unused function": (
+        "core/budget.py",
+        "\n\ndef split_by_shares(",
+        "\n\ndef unused(n):\n    return -n\n\n\ndef split_by_shares(",
+    ),
+    "unused constant": ("core/selection.py", "\nimport torch\n", "\nimport torch\n\nX = 1\n"),
+    "import that nobody uses yet": (
+        "core/temperature.py",
+        "from math import cos, pi",
+        "from math import cos, pi, sin  # noqa",
+    ),
+    "layout": (
+        "reducers/tap.py",
+        "        if max(layout.counts) == state.keep_count:",
+        "\n\n        if (max(layout.counts)) == (state.keep_count):",
+    ),
+}
+"""Name: file, old text, new text. Nothing is stale."""
+
+STALE = {
+    "average precision": (
+        "tasks/detection/average_precision.py",
+        "band = SIZES.index(size)",
+        "band = 1",
+        ("evaluate/det/*", "probe/det", "endpoint/det", "tables", "figures", "audit", "gather"),
+    ),
+    "mirror of a download": (
+        "tasks/classification/fashion.py",
+        "githubusercontent.com/zalandoresearch",
+        "example.org/z",
+        ("data/fashion_mnist",),
+    ),
+    "method": (
+        "reducers/tome.py",
+        "return copy_to_positions(tokens, state)",
+        "return copy_to_positions(tokens, None)",
+        ("*/tome",),
+    ),
+    "what a method is": ("reducers/tap.py", "METHOD = Method(", "METHOD = Method(taught=True, ", ("*/tap",)),
+    "title of a method": ("reducers/tap.py", '"TAP-J (ours)"', '"TAP"', ()),
+    "class attribute": (
+        "reducers/base.py",
+        "calibrated_first: ClassVar[bool] = False",
+        "calibrated_first: ClassVar[bool] = True",
+        ("train/*", "evaluate/*", "picture/*", "probe/*", "endpoint/*"),
+    ),
+    "base class": (
+        "reducers/attn_topk.py",
+        "class AttnTopK(FixedSchedule):",
+        "class AttnTopK(Reducer):",
+        ("*/attn_topk",),
+    ),
+    "decorator": ("reducers/attn_topk.py", "@register(METHOD)\n", "@register(METHOD)\n@print\n", ("*/attn_topk",)),
+    "registered beside": (
+        "reducers/attn_topk.py",
+        "@register(METHOD)\n",
+        "@print\nclass Other(FixedSchedule): ...\n\n\n@register(METHOD)\n",
+        ("*/attn_topk",),
+    ),
+    "sign": ("core/selection.py", "* query.shape[-1] ** -0.5", "* -(query.shape[-1] ** -0.5)", ("*/tap",)),
+    "tie rule": (
+        "core/selection.py",
+        "descending=True, stable=True",
+        "descending=True, stable=False",
+        ("*/tap", "*/random", "*/attn_topk", "*/static", "probe/*", "endpoint/*", "tables", "figures"),
+    ),
+    "constant": ("core/straight_through.py", "BISECTION_STEPS = ", "BISECTION_STEPS = 1 + ", ("*/tap",)),
+    "default value": (
+        "seeds.py",
+        "def derive_seed(*parts: int | str)",
+        "def derive_seed(*parts: int | str, salt=1)",
+        (
+            "train/*",
+            "evaluate/*",
+            "picture/*",
+            "probe/*",
+            "endpoint/*",
+            "data/microscopy",
+            "tables",
+            "figures",
+            "audit",
+        ),
+    ),
+    "training loop": (
+        "engine/loop.py",
+        "self.step / max(1, self.total - 1)",
+        "self.step / max(1, self.total)",
+        ("train/*",),
+    ),
+    "pre-training": ("tasks/pretraining/mae.py", "import torch\n", "import torch\nprint(torch)\n", ("*/mae",)),
+    "score of segmentation": (
+        "tasks/segmentation/metrics.py",
+        "\n\ndef iou_scores(areas: np.ndarray)",
+        "\n\ndef iou_scores(areas: np.ndarray, of=None)",
+        ("evaluate/seg/*", "probe/seg", "endpoint/seg"),
+    ),
+    "loss of segmentation": (
+        "tasks/segmentation/task.py",
+        "progress: float) -> tuple[Tensor",
+        "progress: float = 0) -> tuple[Tensor",
+        ("train/seg/*",),
+    ),
+    "throughput": (
+        "profiling/throughput.py",
+        "\n\ndef profile_encoder(",
+        "\n\nprint(1)\n\n\ndef profile_encoder(",
+        ("evaluate/*",),
+    ),
+    "side effect of a module": (
+        "tasks/segmentation/mmseg_parts.py",
+        'import_quietly("mmseg.models")',
+        'import_quietly("mmseg")',
+        ("*/seg/*", "*/seg"),
+    ),
+    "table": (
+        "paper/tables/latex.py",
+        "from __future__ import annotations\n",
+        "from __future__ import annotations\nprint(1)\n",
+        ("tables", "audit", "figures"),
+    ),
+}
+"""Name: file, old text, new text, patterns of the jobs that are stale."""
+
+
+def roots_of_jobs():
+    """Where each job of the project starts, by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(behind, "code_fingerprint", lambda roots, libraries=(): list(roots))
+        found = {
+            "tables": behind.code_of_tables(),
+            "figures": behind.code_of_figures(),
+            "audit": behind.code_of_audit(),
+            "gather": behind.code_of_gathering(),
+        }
+        for task, methods in RUNS.items():
+            for method in methods:
+                found[f"train/{task}/{method}"] = behind.code_of_training(task, method)
+                found[f"evaluate/{task}/{method}"] = behind.code_of_evaluation(task, method)
+            found[f"probe/{task}"] = behind.code_of_probe(task)
+        for task in ("seg", "det"):
+            found[f"endpoint/{task}"] = behind.code_of_endpoint(task, ["random", "static"])
+            found[f"picture/{task}/tap"] = behind.code_of_picture(task, "tap")
+        for data in ("fashion_mnist", "microscopy"):
+            found[f"data/{data}"] = behind.code_of_data(data)
+    return found
+
+
+class Copy:
+    """A copy of the package, and the fingerprints of all jobs on it."""
+
+    def __init__(self, folder):
+        self.folder, self.roots = folder, roots_of_jobs()
+        shutil.copytree(TREE, folder / "tap", ignore=shutil.ignore_patterns("__pycache__"))
+        self.before = self.fingerprints()
+
+    def fingerprints(self):
+        return {job: fingerprint.code_fingerprint(roots, root=self.folder) for job, roots in self.roots.items()}
+
+    def stale_after(self, name, old, new):
+        """Edits a file, says which jobs are stale then, and takes the edit back."""
+        path = self.folder / "tap" / name
+        text, state = path.read_text(), path.stat()
+        assert text.count(old) == 1, f"{name} holds {old!r} {text.count(old)} times"
+        path.write_text(text.replace(old, new))
+        try:
+            return {job for job, now in self.fingerprints().items() if now != self.before[job]}
+        finally:
+            path.write_text(text)
+            os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    return Copy(tmp_path_factory.mktemp("tree"))
+
+
+@pytest.mark.parametrize("edit", NOTHING.values(), ids=NOTHING)
+def test_what_decides_nothing_makes_nothing_stale(copy, edit):
+    assert copy.stale_after(*edit) == set()
+
+
+@pytest.mark.parametrize("edit", STALE.values(), ids=STALE)
+def test_what_decides_something_makes_exactly_its_jobs_stale(copy, edit):
+    *change, patterns = edit
+    expected = {job for job in copy.roots if any(fnmatch.fnmatch(job, pattern) for pattern in patterns)}
+    assert bool(expected) == bool(patterns)
+    assert copy.stale_after(*change) == expected
