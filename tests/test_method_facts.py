@@ -146,9 +146,11 @@ def test_a_new_method_is_one_file_and_another_one_if_it_has_settings(settings, t
     (tmp_path / "params.yaml").write_text(f"scale: smoke\noverrides:{overrides}")
     code = """
 import json, sys
-from tap.config import load_scale, runs_of_table
+sys.argv = ["tap"]  # as the command line
+from tap.config import load_scale
 from tap.config.generate import generated_files
-from tap.config.jobs import endpoint_specs, job_spec
+from tap.plan.runs import runs_of_table
+from tap.plan.specs import endpoint_specs, job_spec
 from tap.config.methods import COMMON_RECOVERY, METHODS
 cfg = load_scale()
 schema = next(text for path, text in generated_files().items() if path.name == "scale.schema.json")

@@ -18,6 +18,7 @@ from tap.config.detector import DetectorConfig
 from tap.config.methods import CRITERIA, DENSE, METHODS, methods_of
 from tap.config.options import MethodOptions
 from tap.config.strict import Strict
+from tap.config.variants import VARIANTS
 from tap.task_facts import DATASETS, TASKS
 
 Scale = Literal["smoke", "desk", "paper"]
@@ -219,6 +220,18 @@ class TrainConfig(Strict):
     checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
     log_steps: int = Field(10, ge=1, description="steps between log lines")
 
+    @model_validator(mode="after")
+    def _schedule_is_inside(self) -> TrainConfig:
+        schedule = self.schedule
+        if schedule.warmup >= self.length:
+            raise ValueError(f"schedule.warmup {schedule.warmup:g} fills the whole training of {self.length:g}")
+        if schedule.kind == "step" and not (schedule.milestones and schedule.milestones[-1] < self.length):
+            raise ValueError(
+                f"schedule.milestones {list(schedule.milestones)} must name {self.unit} inside a training of "
+                f"{self.length:g}"
+            )
+        return self
+
 
 class PretrainConfig(Strict):
     """MAE pre-training of the desk backbone, or a file with public weights at paper scale."""
@@ -396,6 +409,7 @@ class ScaleConfig(Strict):
     processes: int = Field(1, ge=1, description="processes (GPUs) of one training; torchrun starts more than one")
     main_rate: KeepRate = Field(0.5, description="keep rate of every method in the main tables")
     keep_rates: tuple[KeepRate, ...] = Field((0.3, 0.5, 0.7), description="keep rates of TAP-J")
+    variants: tuple[str, ...] = Field((), description="ablations to make beside the main runs (tap/config/variants.py)")
     controller: ControllerConfig = ControllerConfig()
     static_split: tuple[float, ...] = Field(
         (26.8, 33.4, 39.8), description="shared schedule of the static rule: percent of the budget per pruning block"
@@ -408,6 +422,10 @@ class ScaleConfig(Strict):
         if len(self.static_split) != len(layers) or abs(sum(self.static_split) - 100) > 1e-6:
             raise ValueError(f"static_split must hold {len(layers)} percentages that sum to 100, one per pruning block")
         _check_distinct("keep_rates", self.keep_rates)
+        _check_distinct("variants", self.variants)
+        strange = [name for name in self.variants if name not in VARIANTS]
+        if strange:
+            raise ValueError(f"variants: '{strange[0]}' is not known; choose from {', '.join(VARIANTS)}")
         for name, task in self.tasks.items():
             _check_shared_backbone(name, task, self.tasks)
             _check_blocks(f"tasks.{name}: controller.layers", layers, task.model.depth)
@@ -448,6 +466,7 @@ class JobSpec(Strict):
     model: ModelConfig
     pretrain: PretrainConfig
     start_from: Literal["scratch", "pretrained", "dense"]
+    weights_of: str | None = None
     controller: ControllerConfig
     static_split: tuple[float, ...]
     train: TrainConfig

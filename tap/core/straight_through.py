@@ -66,7 +66,9 @@ def gather_retained(tokens: Tensor, mask: Tensor, rows: Tensor) -> Tensor:
 class _SoftKeep(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, target: Tensor, tau: float, valid: Tensor) -> Tensor:
-        scaled = scores / tau
+        # From the row's maximum, which changes nothing but the digits left: at 1e4 float32 has none for the decimals.
+        highest = scores.masked_fill(~valid, float("-inf")).amax(dim=1, keepdim=True)
+        scaled = (scores - highest) / tau
         logit = scaled - _threshold(scaled, target, valid).unsqueeze(1)
         solved = valid & (target > 0).unsqueeze(1)
         soft = torch.sigmoid(logit)

@@ -26,7 +26,9 @@ def remove_redundant(similarity: Tensor, removals: int) -> Tensor:
     """Removes the more redundant member of the closest pair until ``removals`` are gone (`tab:criteria`).
 
     The more redundant member has the larger mean cosine to the current set; a tie removes the larger index. Of equally
-    close pairs the one with the lowest indices is taken.
+    close pairs the one with the lowest indices is taken. Ties are those of `cosines`, which makes copies of a patch tie
+    exactly; cosines that are equal in exact arithmetic and not of copies may differ in their last unit, and then the
+    larger one is the closer pair.
 
     Every patch carries a bound: the cosine of its nearest remaining neighbour when it was last looked at. Removing can
     only lower what is bounded, so the patch with the largest bound is looked at again. Where the bound still holds, its

@@ -22,6 +22,9 @@ class Trace:
         removed: for each reducing block, how many patches it removed `(B,)`, int64; zeros where it had nothing to do,
             so that traces of different batches fit together.
         scales: for each block that stored offsets, the recovery scale alpha `(B,)`, float32.
+        holder: for each block that merged, the patch after which the token is named that holds each input position
+            `(B, N_1)`, int64, by original index; -1 for a position whose content was removed. Empty for methods that do
+            not merge.
     """
 
     grid: tuple[int, int]
@@ -29,6 +32,7 @@ class Trace:
     kept: dict[int, Tensor] = field(default_factory=dict)
     removed: dict[int, Tensor] = field(default_factory=dict)
     scales: dict[int, Tensor] = field(default_factory=dict)
+    holder: dict[int, Tensor] = field(default_factory=dict)
 
     @property
     def removals(self) -> Tensor:
@@ -56,3 +60,22 @@ class Trace:
         kept.scatter_(1, after.index.clamp(max=patches), True)
         self.kept[layer] = kept[:, :patches]
         self.removed[layer] = before.layout.counts_tensor - layout.counts_tensor
+
+    def record_merge(self, layer: int, before: Tokens, after: Tokens, column: Tensor) -> None:
+        """Notes where block `layer` has put what the tokens that entered it held.
+
+        Args:
+            layer: block, from 1.
+            before: the sequence that entered.
+            after: what is left of it.
+            column: column of `after` that each column of `before` went into `(B, N)`; -1 for removed ones.
+        """
+        patches = self.grid[0] * self.grid[1]
+        last = self.holder[max(self.holder)] if self.holder else None
+        if last is None:
+            last = torch.arange(patches, device=column.device).expand(len(column), -1)
+        named = torch.where(column < 0, -1, after.index.gather(1, column.clamp(min=0)))
+        valid = before.layout.valid
+        index = before.index if valid is None else before.index.masked_fill(~valid, patches)
+        table = last.new_full((len(column), patches + 1), -1).scatter_(1, index, named)
+        self.holder[layer] = torch.where(last < 0, -1, table.gather(1, last.clamp(min=0)))

@@ -8,12 +8,15 @@ from contextlib import contextmanager
 
 import torch
 
+from tap.engine.gpu_pool import take_gpus
 from tap.errors import UserError
 from tap.provenance.record import processor
 
 
 def select_device(wanted: str) -> torch.device:
-    """The device that the setting ``device`` names; under ``torchrun`` each process takes the GPU of its local rank.
+    """The device that the setting ``device`` names, lent to this process alone (`tap.engine.gpu_pool`).
+
+    Under ``torchrun`` the launcher has taken the cards, and each process has the one of its local rank.
 
     Args:
         wanted: ``cpu``, ``cuda``, or ``auto`` for a GPU where there is one.
@@ -21,6 +24,8 @@ def select_device(wanted: str) -> torch.device:
     Raises:
         UserError: a GPU is wanted and there is none for this process.
     """
+    if wanted != "cpu" and "LOCAL_RANK" not in os.environ and not torch.cuda.is_initialized():
+        take_gpus(1)
     if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     local_rank = int(os.environ.get("LOCAL_RANK", 0))

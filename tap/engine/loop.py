@@ -22,8 +22,8 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from tap.config.jobs import run_of
 from tap.config.schema import JobSpec, TrainConfig
+from tap.encoder.sparse_vit import SparseEncoder
 from tap.engine.distributed import Processes
 from tap.engine.optim import build_optimizer, scale_parts
 from tap.engine.reporting import Display, Row
@@ -31,6 +31,7 @@ from tap.engine.resume import ResumeStates
 from tap.engine.schedule import Schedule
 from tap.engine.streams import Stream, total_steps
 from tap.errors import UserError
+from tap.plan.runs import run_of
 from tap.reducers.base import Reducer
 from tap.seeds import derive_seed
 from tap.tasks.base import Batch, Task
@@ -199,7 +200,10 @@ class Training:
             if isinstance(module, Reducer):
                 module.set_progress(progress)
                 scale_parts(self._optimizer, module.rates())
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self._config.precision == "bf16"):
+        with (
+            torch.autocast(self.device.type, torch.bfloat16, enabled=self._config.precision == "bf16"),
+            kept_patches(lane.model) as kept,
+        ):
             loss, extra = lane.task.loss(lane.model, batch, progress)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -214,6 +218,7 @@ class Training:
         if self._ema is not None:
             self._ema.update(self.model)
         self._window.values.append(values)
+        extra = {**extra, **kept}
         if lane.label:
             own = {"loss": values[0], "grad_norm": values[1], **extra}
             extra = {f"{lane.label}.{name}": value for name, value in own.items()}
@@ -286,6 +291,21 @@ class Training:
             f"{self._schedule.set(step):.3g}); nothing was overwritten. Lower train.optimizer.lr, lengthen "
             "train.schedule.warmup, set train.optimizer.clip_grad, or set train.precision to fp32"
         )
+
+
+@contextmanager
+def kept_patches(model: nn.Module) -> Iterator[dict[str, float]]:
+    """Counts the patches that reach the last block: `kept`, the mean over the images that pass the model's encoder."""
+    kept: dict[str, float] = {}
+    counts: list[int] = []
+    encoder = getattr(model, "encoder", None)
+    if not isinstance(encoder, SparseEncoder):
+        yield kept
+        return
+    with encoder.register_forward_hook(lambda module, arguments, output: counts.extend(output.final_counts)):
+        yield kept
+    if counts:
+        kept["kept"] = sum(counts) / len(counts)
 
 
 def _mean(values: list[float]) -> float:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from tap.config.jobs import runs_of_table
 from tap.config.load import load_scale
 from tap.config.methods import DENSE, MAIN
 from tap.config.schema import ScaleConfig
@@ -24,6 +23,7 @@ from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
 from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_path
+from tap.plan.runs import runs_of_table
 from tap.runs import Run
 from tap.task_facts import TASKS
 

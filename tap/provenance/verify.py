@@ -7,7 +7,7 @@ since. *unknown*: it lies among the results and no record says which job made it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,12 +16,14 @@ from typing import Any, Final
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.checkpoints import differing
-from tap.provenance.current import Today
 from tap.provenance.files import hash_files
 from tap.provenance.finding import MEND, Finding, Kind
 from tap.provenance.finding_lines import finding_lines
 from tap.provenance.ledger import Ledger, Record, read_ledger
-from tap.provenance.record import OUTSIDE, describe_folder, made_by, name_in_records, record_job
+from tap.provenance.record import OUTSIDE, Stamp, describe_folder, made_by, name_in_records, record_job
+
+Staleness = Callable[[Mapping[str, Any]], str | None]
+"""From the parts of a record to why its result is not what the workflow would make today; None if it is."""
 
 SOURCES: Final = ("tap/", "workflow/")
 """Files of the project itself, which git keeps: they need no record."""
@@ -65,6 +67,7 @@ class Verification:
 
 def verify(
     cfg: ScaleConfig,
+    staleness: Staleness,
     targets: Sequence[Path | str] = (),
     root: Path | str = ".",
     elsewhere: Mapping[str, Path] | None = None,
@@ -74,6 +77,7 @@ def verify(
 
     Args:
         cfg: settings of the scale.
+        staleness: judges each record by the code and the settings of today.
         targets: files to start from; all results of the scale if none is given.
         root: the project's folder.
         elsewhere: where some files are for now, by the name that they are to have.
@@ -93,7 +97,7 @@ def verify(
     present = {file: place for file, place in places.items() if place.is_file()}
     hashes = hash_files(present.values())
     files = {file: hashes[place] for file, place in present.items()}
-    walk = _Walk(cfg, ledger, places, files)
+    walk = _Walk(staleness, ledger, places, files)
     for name, record in zip(names, wanted, strict=True):
         if not record:
             walk.without_record(name)
@@ -131,7 +135,13 @@ def verified_path(scale: str, task: str) -> Path:
     return Path("results") / scale / f"verified_{task}.json"
 
 
-def write_verified(cfg: ScaleConfig, task: str, targets: Sequence[Path | str], root: Path | str = ".") -> Path:
+def write_verified(
+    cfg: ScaleConfig,
+    staleness: Staleness,
+    task: str,
+    targets: Sequence[Path | str],
+    root: Path | str = ".",
+) -> Path:
     """Verifies what a task's tables are made from and keeps the list: a record of all files behind them.
 
     Raises:
@@ -139,17 +149,15 @@ def write_verified(cfg: ScaleConfig, task: str, targets: Sequence[Path | str], r
     """
     started, path = datetime.now(UTC), Path(root) / verified_path(cfg.scale, task)
     path.unlink(missing_ok=True)
-    found = verify(cfg, targets, root)
+    found = verify(cfg, staleness, targets, root)
     require(found)
     places = [found.ledger.place(name) for name in sorted(found.files)]
     return record_job(
         path,
-        "verify",
-        parameters={"task": task, "targets": [str(target) for target in targets]},
+        Stamp("verify", parameters={"task": task, "targets": [str(target) for target in targets]}),
         inputs=[place for place in places if place is not None],
         outputs=[],
         started=started,
-        fingerprint="",
         bases=[settings.data.root for settings in cfg.tasks.values()],
         root=root,
     )
@@ -158,8 +166,8 @@ def write_verified(cfg: ScaleConfig, task: str, targets: Sequence[Path | str], r
 class _Walk:
     """Goes through records in order and collects what is wrong, each file once."""
 
-    def __init__(self, cfg: ScaleConfig, ledger: Ledger, places: dict[str, Path], files: dict[str, str]) -> None:
-        self.today, self.ledger, self.places, self.files = Today(cfg), ledger, places, files
+    def __init__(self, staleness: Staleness, ledger: Ledger, places: dict[str, Path], files: dict[str, str]) -> None:
+        self.staleness, self.ledger, self.places, self.files = staleness, ledger, places, files
         self.findings: list[Finding] = []
         self._found: set[tuple[str, Kind]] = set()
 
@@ -183,7 +191,7 @@ class _Walk:
         name = record.name
         for file, facts in record.inputs.items():
             self._input(record, file, facts)
-        reason = self.today.staleness(record.content)
+        reason = self.staleness(record.content)
         if reason is not None:
             self._stale(name, reason)
         for folder, facts in record.content.get("folders", {}).items():

@@ -14,7 +14,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings
-from tap.reducers.merging import Bipartite, Merged, Plan, copy_to_positions, merge, regroup
+from tap.reducers.merging import Bipartite, Merged, Plan, copy_to_positions, merge, note_merge, regroup
 from tap.reducers.registry import register
 
 METHOD = Method(readout="own", calibrated=True)
@@ -71,7 +71,7 @@ class Algm(Reducer):
             plan = global_plan(before, patches, layer)
         tokens = merge(before, plan, groups.size)
         regroup(groups, plan).keep(state)
-        state.note(layer, before, tokens)
+        note_merge(layer, before, tokens, plan, state)
         return run_mlp(block, tokens)
 
     def read(self, tokens: Tokens, state: ForwardState) -> Tensor:

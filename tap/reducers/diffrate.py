@@ -22,7 +22,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, PartRates, Reducer, ReducerSettings, TrainingPass
-from tap.reducers.merging import Merged, Plan, merge, regroup
+from tap.reducers.merging import Merged, Plan, merge, note_merge, regroup
 from tap.reducers.registry import register
 
 METHOD = Method(readout="common")
@@ -143,7 +143,7 @@ class DiffRate(Reducer):
         tokens = merge(before, plan)
         groups = regroup(Merged(groups.size, None), plan, groups.size.gather(1, source) * similarity)
         Merged(groups.size.clamp(min=_SMALLEST), None).keep(state)
-        state.note(layer, before, tokens)
+        note_merge(layer, before, tokens, plan, state)
         return run_mlp(block, tokens)
 
     def counts(self, patches: int) -> tuple[list[int], list[int]]:

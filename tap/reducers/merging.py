@@ -50,10 +50,10 @@ class Plan:
         return (hits if self.used is None else hits & self.used.unsqueeze(1)).to(torch.float32)
 
     def column_of(self, old: int) -> Tensor:
-        """New column of each of `old` old columns `(B, old)`; only for a plan that gives every patch a place."""
+        """New column of each of `old` old columns `(B, old)`; -1 for those that the plan gives no place."""
         new = torch.arange(self.order.shape[1], device=self.order.device).expand_as(self.order)
         last = on_device(self.counts, self.order.device)[:, None] - 1
-        column = self.order.new_zeros(len(self.order), old).scatter_(1, self.order, torch.minimum(new, last))
+        column = self.order.new_full((len(self.order), old), -1).scatter_(1, self.order, torch.minimum(new, last))
         target = (
             self.target if self.used is None else torch.where(self.used, self.target, column.gather(1, self.source))
         )
@@ -142,6 +142,14 @@ def regroup(groups: Merged, plan: Plan, added: Tensor | None = None) -> Merged:
     return Merged(size, holder)
 
 
+def note_merge(layer: int, before: Tokens, after: Tokens, plan: Plan, state: ForwardState) -> None:
+    """Writes a merge into the trace, if there is one: what is left, and where the rest has gone."""
+    state.note(layer, before, after)
+    if state.trace is None:
+        return
+    state.trace.record_merge(layer, before, after, plan.column_of(before.index.shape[1]))
+
+
 def copy_to_positions(tokens: Tokens, state: ForwardState) -> Tensor:
     """Native dense readout of merging methods: each input position gets the token that holds it `(B, N_1, d)`."""
     holder = Merged.of(tokens, state).holder
@@ -197,7 +205,8 @@ class Bipartite:
         """Merges the most similar candidates of each image into their targets; ties to the lower column.
 
         What is left are the other candidates, then all targets. The candidates are in sequence order; only without any
-        prefix token are they in order of decreasing similarity, as in ToMe's public code.
+        prefix token are they in order of decreasing similarity, as in ToMe's public code. An image with nothing to
+        merge stays as it is.
 
         Args:
             removals: pairs to merge in each image, on the host.
@@ -230,8 +239,11 @@ class Bipartite:
             if min(removals) == most
             else torch.arange(most, device=device).expand(batch, -1) < removed.sum(dim=1, keepdim=True)
         )
+        order = columns.gather(1, place.gather(1, new))
+        if not min(removals):
+            order = torch.where(on_device(removals, device)[:, None] == 0, new, order)
         return Plan(
-            columns.gather(1, place.gather(1, new)),
+            order,
             tuple(left),
             self.candidates[best],
             first + self.choice.gather(1, best),

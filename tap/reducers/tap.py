@@ -129,9 +129,8 @@ class Tap(Reducer):
         if layer == self.settings.layers[-1]:
             return allocate(None, budget, counts, last=True)
         if self.settings.schedule is not None:
-            removals = split_by_shares(self.settings.schedule, state.patches - state.keep_count)
-            given = removals[self.settings.layers.index(layer)]
-            return settle_proposal(torch.full_like(budget, given, dtype=torch.float32), budget, counts)
+            given = torch.full_like(budget, self._scheduled(layer, state), dtype=torch.float32)
+            return settle_proposal(given, budget, counts)
         return allocate(self.controller.share_logit(register_state), budget, counts, last=False)
 
     def _choose(
@@ -143,15 +142,23 @@ class Tap(Reducer):
             keep = self.gates.keep(perturbed, layout.valid)
             return keep, keep.sum(dim=1).tolist()
         keep = select(perturbed, allocation.removals, layout.valid)
-        # The last layer leaves K everywhere, which the host knows; before it, the counts are the one thing read back.
+        # The host knows what the last layer and a schedule leave; elsewhere the counts are the one thing read back.
         if layer == self.settings.layers[-1]:
             return keep, [state.keep_count] * layout.batch
+        if self.settings.schedule is not None:
+            return keep, [max(count - self._scheduled(layer, state), state.keep_count) for count in layout.counts]
         return keep, (layout.counts_tensor - allocation.removals).tolist()
 
     def losses(self, given: TrainingPass) -> dict[str, Tensor]:
         """The rate loss of independent gates; nothing otherwise, since an exact count needs none."""
         terms = given.output.memory.get("rate", [])
         return {"rate_loss": self.gates.weight * torch.stack(terms).mean()} if self.gates is not None and terms else {}
+
+    def _scheduled(self, layer: int, state: ForwardState) -> int:
+        """Patches that every image loses at this block under a given schedule."""
+        assert self.settings.schedule is not None
+        removals = split_by_shares(self.settings.schedule, state.patches - state.keep_count)
+        return removals[self.settings.layers.index(layer)]
 
     def _masked(
         self,

@@ -13,7 +13,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer
-from tap.reducers.merging import Bipartite, Merged, copy_to_positions, merge, regroup
+from tap.reducers.merging import Bipartite, Merged, copy_to_positions, merge, note_merge, regroup
 from tap.reducers.registry import register
 
 METHOD = Method(readout="own")
@@ -56,7 +56,7 @@ class Tome(Reducer):
             plan = match.plan([removed] * layout.batch, layout.counts, layout.prefix)
             before, tokens = tokens, merge(tokens, plan, groups.size)
             regroup(groups, plan).keep(state)
-            state.note(layer, before, tokens)
+            note_merge(layer, before, tokens, plan, state)
         return run_mlp(block, tokens)
 
     def read(self, tokens: Tokens, state: ForwardState) -> Tensor:

@@ -90,6 +90,16 @@ def test_keep_mass_is_the_constraint(patches: int, tau: float) -> None:
     torch.testing.assert_close(mass, patches - target.double(), rtol=0, atol=2e-6 * patches + 1e-5)
 
 
+def test_large_scores_lose_no_mass() -> None:
+    """Only differences of scores count, also where a float32 has few digits left behind the point."""
+    scores = torch.randint(-640, 640, (8, 200), generator=torch.Generator().manual_seed(0)) / 64
+    target = torch.linspace(1, 180, 8)
+    for tau in (0.1, 1.0):
+        near, far = (soft_keep(scores + offset, target, tau) for offset in (0.0, 1e4))
+        assert torch.equal(near, far)
+        torch.testing.assert_close(far.sum(dim=1), 200 - target, rtol=0, atol=1e-3)
+
+
 @pytest.mark.parametrize("tau", [0.1, 0.4, 1.0])
 @pytest.mark.parametrize("target", [0.2, 1.0, 2.0, 3.7])
 def test_closed_form_gradients_match_finite_differences(target: float, tau: float) -> None:

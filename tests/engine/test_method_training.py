@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file
 from toy_task import SmallClassification, toy_spec
 
-from tap.config.jobs import run_of
 from tap.config.options import MethodOptions
 from tap.config.options.dynamicvit import DynamicVitOptions
 from tap.config.options.svit import SvitOptions
@@ -18,6 +17,7 @@ from tap.config.schema import ModelConfig
 from tap.engine.calibration import calibrate
 from tap.engine.job import train_run
 from tap.errors import UserError
+from tap.plan.runs import run_of
 
 SIZES = ModelConfig(image_size=8, patch_size=2, channels=1, width=12, depth=2, heads=2)
 
@@ -115,3 +115,13 @@ def test_a_training_with_a_method_s_terms_resumes_to_the_same_weights(first_trai
     assert list(run_of(spec).scratch.glob("*.state"))
     train_run(spec, task)
     assert (run_of(spec).folder / "model.safetensors").read_bytes() == whole
+
+
+@pytest.mark.parametrize("method", ["dense", "tap"])
+def test_the_log_says_how_many_patches_were_kept(method):
+    """Those that reach the last block in training; all sixteen without pruning."""
+    spec = spec_of(method)
+    train_run(spec, SmallClassification())
+    kept = [float(row["kept"]) for row in rows(spec)]
+    assert len(kept) == 6
+    assert set(kept) == {16.0} if method == "dense" else all(8 <= count < 16 for count in kept)

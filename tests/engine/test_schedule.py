@@ -73,10 +73,9 @@ def test_every_group_gets_the_rate_times_its_own_factor():
 @pytest.mark.parametrize(
     ("schedule", "named"),
     [
-        ({"warmup": 20}, "train.schedule.warmup"),
-        ({"kind": "step"}, "train.schedule.milestones"),
+        ({"warmup": 19.8}, "train.schedule.warmup"),
         ({"kind": "step", "milestones": (8.1, 8.2)}, "train.schedule.milestones"),
-        ({"kind": "step", "milestones": (8, 20)}, "train.schedule.milestones"),
+        ({"kind": "step", "milestones": (8, 19.9)}, "train.schedule.milestones"),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused_by_name(schedule, named):

@@ -7,8 +7,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from public_vit import reference
+from tiny_models import tiny_encoder, tiny_images
 from torch import Tensor
 
+from tap.config.options import AlgmOptions
 from tap.encoder.layout import Layout
 from tap.encoder.tokens import Tokens
 from tap.reducers.merging import Bipartite, Merged, merge, regroup
@@ -46,6 +48,7 @@ def by_loops(
     ranked = sorted(best, key=lambda column: (-best[column][0], column))
     gone = ranked[:pairs]
     stay = [column for column in (candidates if prefix or not best else ranked) if column not in gone] + targets
+    stay = stay if pairs else list(range(count))
     states, sizes, holder = [], [], [0] * count
     for place, column in enumerate(stay):
         members = [column] + [other for other in gone if best[other][1] == column]
@@ -85,6 +88,43 @@ def test_ragged_batches(counts, prefix, share, seed):
         for column in range(prefix):
             own, other = layout.prefix_rows(column)[image], merged.layout.prefix_rows(column)[image]
             assert torch.equal(tokens.x[own], merged.x[other])
+
+
+@pytest.mark.parametrize("prefix", [0, 1])
+def test_nothing_to_merge_is_the_identity(prefix):
+    """Alone and beside an image that merges: its rows stay where they are."""
+    metric = torch.randn(2, 6, 3, generator=torch.Generator().manual_seed(0))
+    for removals in ([0, 0], [0, 2]):
+        plan = Bipartite.match(metric, prefix).plan(removals, (6, 6), prefix)
+        assert plan.order[0].tolist() == list(range(6))
+    tokens = Tokens.dense(torch.randn(2, prefix + 6, 4), prefix)
+    nothing = Bipartite.match(metric, prefix).plan([0, 0], (6, 6), prefix)
+    assert torch.equal(merge(tokens, nothing).x, tokens.x)
+
+
+@pytest.mark.parametrize("method", ["tome", "algm", "diffrate"])
+def test_the_trace_says_which_token_holds_a_position(method):
+    given = {"options": AlgmOptions(local_block=1, global_blocks=(3,), threshold=0.5)} if method == "algm" else {}
+    encoder = tiny_encoder(method, 0.5, grid=(4, 4), seed=2, settings=given)
+    with torch.no_grad():
+        output = encoder(tiny_images(encoder, 3), torch.arange(3), return_trace=True)
+    trace, before = output.trace, torch.arange(16).expand(3, -1)
+    assert trace.holder.keys() <= trace.kept.keys()
+    assert trace.holder
+    for layer, holder in sorted(trace.holder.items()):
+        kept = trace.kept[layer]
+        for image in range(3):
+            present = holder[image][holder[image] >= 0]
+            assert set(present.tolist()) == set(trace.kept_indices(layer)[image].tolist())
+            assert torch.equal(holder[image][kept[image]], kept[image].nonzero()[:, 0])  # named after one that it holds
+            for group in before[image].unique():  # what was together stays together
+                assert len(holder[image][before[image] == group].unique()) == 1
+            removed = (holder[image] < 0).any()
+            assert bool(removed) == (method == "diffrate")
+        before = holder
+    if method != "diffrate":
+        columns = output.memory["merged"].holder
+        assert torch.equal(output.tokens.index.gather(1, columns), before)
 
 
 def test_equal_weights_and_gradients():

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch.utils.data import Subset
 
-from tap.config.jobs import uses_endpoint
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
@@ -26,6 +25,7 @@ from tap.paper.deep.scores import by_job, place_of, read_json, run_of_record
 from tap.paper.difference import Difference
 from tap.paper.scores import read_arrays
 from tap.paper.tidy import METRICS_FILE, PER_SAMPLE_FILE
+from tap.plan.endpoints import uses_endpoint
 from tap.provenance.fingerprint import version
 from tap.provenance.ledger import Ledger, Record
 from tap.runs import Run

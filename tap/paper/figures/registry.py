@@ -19,9 +19,8 @@ from tap.paper.figures.style import files_of, styled
 from tap.paper.tables.caption import SMOKE_NOTE
 from tap.paper.tables.probes import files_of_probes
 from tap.paper.tidy_probes import LAYERS, RECOVERY
-from tap.provenance.behind import DRAWING, TABULATING, code_of_figures
 from tap.provenance.files import atomic_write
-from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,9 @@ FIGURES: Final = {
 """Figures that can be drawn, by file stem."""
 
 
-def build_figure(name: str, scale: str, out_folder: Path | str, root: Path | str = ".") -> list[Path]:
+def build_figure(
+    name: str, scale: str, out_folder: Path | str, root: Path | str = ".", stamp: Stamp = BY_HAND
+) -> list[Path]:
     """Writes ``<name>.pdf``, ``.png``, ``.csv`` and ``.caption.md``, and a record of how they were made.
 
     Args:
@@ -84,13 +85,10 @@ def build_figure(name: str, scale: str, out_folder: Path | str, root: Path | str
     files = [atomic_write(Path(out_folder) / f"{stem}{suffix}", content) for suffix, content in contents.items()]
     record_job(
         Path(out_folder) / f"{stem}{RECORD_SUFFIX}",
-        "figure",
-        parameters={"figure": stem, "scale": scale},
+        stamp,
         inputs=read,
         outputs=files,
         started=started,
-        fingerprint=code_of_figures(),
-        libraries=(*TABULATING, *DRAWING),
         root=root,
     )
     return files

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
-import matplotlib as mpl
 import seaborn as sns
 from matplotlib.figure import Figure
+
+from tap.drawing import default_style
 
 TEXT_WIDTH, COLUMN_WIDTH = 7.0, 3.3
 """Widths of the paper's text and column in inches."""
@@ -66,9 +68,9 @@ _RC: Final = {
 }
 
 
-def styled() -> mpl.RcParams:
-    """Context in which a figure is made: `with styled(): ...`; nothing else is changed."""
-    return mpl.rc_context({**sns.axes_style("ticks"), **_RC, "axes.grid": True, "axes.grid.axis": "y"})  # type: ignore[return-value]
+def styled() -> AbstractContextManager[None]:
+    """Context in which a figure is made and saved: `with styled(): ...`; nothing else is changed."""
+    return default_style({**sns.axes_style("ticks"), **_RC, "axes.grid": True, "axes.grid.axis": "y"})
 
 
 def files_of(figure: Figure) -> dict[str, bytes]:

@@ -20,9 +20,8 @@ from tap.paper.tables import baseline_origins, from_settings, probes, rates_and_
 from tap.paper.tables.main_table import MAIN_TABLES, Cell, MainTable, cells, tabular
 from tap.paper.tables.plain import PlainTable, build_plain_table, csv_text, files_of_runs
 from tap.paper.tidy import read_tidy, tidy_path
-from tap.provenance.behind import TABULATING, code_of_tables
 from tap.provenance.files import atomic_write
-from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 
 SUFFIXES = (".tex", ".csv", ".compare.csv", ".compare.md")
 
@@ -44,7 +43,9 @@ class Table:
     build: Callable[[str, Path], dict[str, str]]
 
 
-def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str = ".") -> list[Path]:
+def build_table(
+    label: str, scale: str, out_folder: Path | str, root: Path | str = ".", stamp: Stamp = BY_HAND
+) -> list[Path]:
     """Writes ``<label>.tex``, ``.csv``, ``.compare.csv`` and ``.compare.md``, and a record of how they were made.
 
     Beside the tidy tables only the per-image values that these name are read.
@@ -67,17 +68,12 @@ def build_table(label: str, scale: str, out_folder: Path | str, root: Path | str
     contents = table.build(scale, root)
     read = [path for task in table.tasks for path in table.reads(scale, task, root)]
     files = [atomic_write(Path(out_folder) / f"{name}{suffix}", contents[suffix]) for suffix in SUFFIXES]
-    settings = load_scale(scale, root=root)
-    parameters = {"table": name, "scale": scale, "main_rate": settings.main_rate}
     record_job(
         Path(out_folder) / f"{name}{RECORD_SUFFIX}",
-        "table",
-        parameters=parameters if table.tasks else {**parameters, "settings": settings.model_dump(mode="json")},
+        stamp,
         inputs=[reported_path(table.label), *read],
         outputs=files,
         started=started,
-        fingerprint=code_of_tables(),
-        libraries=TABULATING,
         root=root,
     )
     return files

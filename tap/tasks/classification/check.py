@@ -13,7 +13,7 @@ from rich.progress import track
 
 from tap.errors import UserError
 from tap.tasks.classification.imagenet import SUFFIXES, class_folders, image_files
-from tap.tasks.image_check import file_fault
+from tap.tasks.images import image_refusal
 from tap.tasks.report import Report
 
 CLASSES = 1000
@@ -50,7 +50,7 @@ def check(
             report.problem(f"{root / split}: missing; it must hold one folder of images per class")
             continue
         found[split] = _check_split(report, root / split, split, classes, count, decode_all)
-    extra = sorted({entry.name for entry in root.iterdir() if entry.is_dir()} - set(expected))
+    extra = sorted({entry.name for entry in root.iterdir() if entry.is_dir() and entry.name[0] != "."} - set(expected))
     if extra:
         report.problem("folders beside the splits, which nothing reads; move them away", extra)
     if len(found) == len(expected):
@@ -82,17 +82,19 @@ def _check_split(report: Report, root: Path, split: str, classes: int, count: in
     paths = [root / name / file for name, names in files.items() for file in names]
     broken = [f"{path.relative_to(root)}: {fault}" for path, fault in _faults(paths, split, decode_all)]
     if broken:
-        report.problem(f"{split}: unreadable or truncated images; copy them again", broken)
+        report.problem(f"{split}: images that cannot be used; get them again, or convert them", broken)
     return set(known)
 
 
 def _other_entries(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted(e.name for e in entries if not (e.is_file() and e.name.lower().endswith(SUFFIXES)))
+        return sorted(
+            e.name for e in entries if e.name[0] != "." and not (e.is_file() and e.name.lower().endswith(SUFFIXES))
+        )
 
 
 def _faults(paths: list[Path], split: str, decode_all: bool) -> Iterable[tuple[Path, str]]:
     with ThreadPoolExecutor(_READERS) as pool:
-        faults = pool.map(lambda path: file_fault(path, decode_all), paths, chunksize=64)
+        faults = pool.map(lambda path: image_refusal(path, decode_all), paths, chunksize=64)
         shown = track(faults, f"reading {split}", len(paths), console=Console(stderr=True), transient=True)
         yield from ((path, fault) for path, fault in zip(paths, shown, strict=True) if fault is not None)

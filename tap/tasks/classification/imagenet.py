@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from tap.errors import UserError
+from tap.tasks.images import open_image
 
 SUFFIXES = (".jpeg", ".jpg", ".png")
 
@@ -34,16 +35,9 @@ class ImageFolder:
         """One image.
 
         Raises:
-            UserError: the file cannot be decoded, or is truncated.
+            UserError: the file cannot be used (`open_image`).
         """
-        path = self.root / self.files[index]
-        try:
-            with Image.open(path) as image:
-                return image.convert(self.mode)
-        except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-            raise UserError(
-                f"{path}: cannot be read as an image ({error}); `tap data check cls` lists all such files"
-            ) from error
+        return open_image(self.root / self.files[index]).convert(self.mode)
 
 
 def open_folder(root: Path, classes: int, mode: str = "RGB") -> ImageFolder:
@@ -65,7 +59,7 @@ def open_folder(root: Path, classes: int, mode: str = "RGB") -> ImageFolder:
 
 
 def class_folders(root: Path) -> list[str]:
-    """Names of the folders in `root`, sorted.
+    """Names of the folders in `root`, sorted; without hidden ones.
 
     Raises:
         UserError: `root` is not a folder.
@@ -73,10 +67,14 @@ def class_folders(root: Path) -> list[str]:
     if not root.is_dir():
         raise UserError(f"{root}: not a folder; data.root must hold `train` and `val` with one folder per class")
     with os.scandir(root) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir())
+        return sorted(entry.name for entry in entries if entry.is_dir() and entry.name[0] != ".")
 
 
 def image_files(folder: Path) -> list[str]:
-    """Names of the image files in `folder`, sorted."""
+    """Names of the image files in `folder`, sorted; without hidden ones, which other systems leave beside images."""
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if entry.name.lower().endswith(SUFFIXES) and entry.is_file())
+        return sorted(
+            entry.name
+            for entry in entries
+            if entry.name[0] != "." and entry.name.lower().endswith(SUFFIXES) and entry.is_file()
+        )

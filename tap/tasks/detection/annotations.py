@@ -60,6 +60,10 @@ def read_annotations(path: Path) -> Content:
         UserError: missing, no JSON, not of COCO's form, or with faults (the first kind is named with its examples).
     """
     content = load(path)
+    wrong = malformed(content)
+    if wrong:
+        more = f" (and {len(wrong) - 1} more entries of a wrong form)" if len(wrong) > 1 else ""
+        raise UserError(f"{path}: {wrong[0]}{more}; mend the file, `tap data check det` lists all faults")
     found = faults(content)
     if found:
         kind, examples = next(iter(found.items()))
@@ -72,10 +76,10 @@ def read_annotations(path: Path) -> Content:
 
 
 def load(path: Path) -> Content:
-    """Reads an annotation file as it is.
+    """Reads an annotation file as it is; its entries may still be anything (`malformed`).
 
     Raises:
-        UserError: missing, no JSON, or not of COCO's form.
+        UserError: missing, no JSON, or without COCO's lists.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -86,17 +90,31 @@ def load(path: Path) -> Content:
     lists = isinstance(content, dict) and all(isinstance(content.get(part), list) for part in _PARTS)
     if not lists or not all(isinstance(entry, dict) for part in _PARTS for entry in content[part]):
         raise UserError(f"{path}: is not an instance file of COCO: it must have the lists {', '.join(_PARTS)}")
-    for part, form in _FORM.items():
-        for entry in content[part]:
-            for key, (right, meaning) in form.items():
-                if key not in entry:
-                    raise UserError(f"{path}: {part}: entry {entry.get('id', entry)} has no '{key}'; get it again")
-                if not right(entry[key]):
-                    raise UserError(
-                        f"{path}: {part}: entry {entry.get('id', entry)}: its {key} is {entry[key]!r}, not {meaning}; "
-                        "mend the file"
-                    )
     return content
+
+
+def malformed(content: Content) -> list[str]:
+    """The entries that are not of COCO's form, each with what is wrong with it."""
+    found = ((part, entry, _fault_of_form(part, entry)) for part in _FORM for entry in content[part])
+    return [f"{part}: entry {entry.get('id', entry)}{fault}" for part, entry, fault in found if fault is not None]
+
+
+def well_formed(content: Content) -> Content:
+    """The content without entries of a wrong form, and without the annotations of images and categories among them."""
+    kept = {part: [entry for entry in content[part] if _fault_of_form(part, entry) is None] for part in _FORM}
+    for part, key in (("images", "image_id"), ("categories", "category_id")):
+        dropped = [entry.get("id") for entry in content[part] if _fault_of_form(part, entry) is not None]
+        kept["annotations"] = [entry for entry in kept["annotations"] if entry[key] not in dropped]
+    return content | kept
+
+
+def _fault_of_form(part: str, entry: Content) -> str | None:
+    for key, (right, meaning) in _FORM[part].items():
+        if key not in entry:
+            return f" has no '{key}'"
+        if not right(entry[key]):
+            return f": its {key} is {entry[key]!r}, not {meaning}"
+    return None
 
 
 def faults(content: Content) -> dict[str, list[str]]:

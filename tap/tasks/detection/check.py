@@ -19,10 +19,12 @@ from tap.tasks.detection.annotations import (
     faults,
     has_no_area,
     load,
+    malformed,
     outside_of_image,
+    well_formed,
     without_objects,
 )
-from tap.tasks.image_check import image_refusal
+from tap.tasks.images import image_refusal
 from tap.tasks.report import Report
 
 SPLIT_IMAGES = {"train2017": 118_287, "val2017": 5_000}
@@ -65,6 +67,10 @@ def check(
         except UserError as error:
             report.problem(str(error))
             continue
+        wrong = malformed(content)
+        if wrong:
+            report.problem(f"{file}: entries that are not of COCO's form; {_MEND}", wrong)
+            content = well_formed(content)
         # In the file's order, which numbers the classes.
         names[split] = [(category["id"], category["name"]) for category in content["categories"]]
         _check_content(report, split, file, content, count, categories)
@@ -109,14 +115,16 @@ def _check_images(report: Report, folder: Path, file: str, content: Content, dec
     sizes = {folder / image["file_name"]: (image["width"], image["height"]) for image in content["images"]}
     there = [path for path in sizes if path.is_file()]
     if len(there) < len(sizes):
-        missing = sorted({path.name for path in sizes} - {path.name for path in there})
+        missing = sorted(str(path.relative_to(folder)) for path in sizes.keys() - set(there))
         report.problem(f"{folder.name}: images that are listed but missing; get them again", missing)
     if len(sizes) < len(content["images"]):
         counts = Counter(image["file_name"] for image in content["images"])
         twice = [name for name, number in counts.items() if number > 1]
         report.problem(f"{file}: files that are listed twice; {_MEND}", twice)
     with ThreadPoolExecutor() as pool:
-        found = pool.map(lambda path: (path.name, image_refusal(path, decode_all, sizes[path])), there, chunksize=32)
+        found = pool.map(
+            lambda path: (path.relative_to(folder), image_refusal(path, decode_all, sizes[path])), there, chunksize=32
+        )
         shown = track(found, f"reading {folder.name}", len(there), console=Console(stderr=True), transient=True)
         broken = [f"{name}: {fault}" for name, fault in shown if fault is not None]
     if broken:

@@ -8,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
 from tap.errors import UserError
-from tap.tasks.image_check import image_refusal
+from tap.tasks.images import image_refusal, read_labels
 from tap.tasks.report import Report
 
 SPLIT_IMAGES = {"training": 20_210, "validation": 2_000}
@@ -71,7 +70,7 @@ def _check_split(
     stems: dict[str, set[str]] = {}
     for kind, suffix in _KINDS.items():
         with os.scandir(folders[kind]) as entries:
-            names = sorted(entry.name for entry in entries)
+            names = sorted(entry.name for entry in entries if entry.name[0] != ".")  # training ignores hidden ones
         stems[kind] = {name.removesuffix(suffix) for name in names if name.endswith(suffix)}
         others = [name for name in names if not name.endswith(suffix)]
         if others:
@@ -111,18 +110,15 @@ def _look(
 def _look_at_pair(stem: str, image_path: Path, map_path: Path, largest_label: int, decode_all: bool) -> _Pair:
     refusal = image_refusal(image_path, decode_all)
     if refusal is not None:
-        return _Pair(stem, f"image {refusal}")
+        return _Pair(stem, f"image: {refusal}")
     with Image.open(image_path) as image:
         size = image.size
     try:
-        with Image.open(map_path) as label_map:
-            labels = np.asarray(label_map)
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        return _Pair(stem, f"label map cannot be read ({error})")
-    if labels.ndim != 2 or labels.dtype.kind not in "ui":
-        return _Pair(stem, f"label map is a picture of mode {label_map.mode}, expected one number per pixel")
-    if label_map.size != size:
-        return _Pair(stem, f"label map of {label_map.size[0]} x {label_map.size[1]} for image of {size[0]} x {size[1]}")
+        labels = read_labels(map_path)
+    except UserError as error:
+        return _Pair(stem, f"label map: {str(error).removeprefix(f'{map_path}: ')}")
+    if labels.shape != size[::-1]:
+        return _Pair(stem, f"label map of {labels.shape[1]} x {labels.shape[0]} for image of {size[0]} x {size[1]}")
     largest = int(labels.max(initial=0))
     if largest > largest_label:
         return _Pair(stem, f"label {largest} is above {largest_label}", labels=largest)

@@ -49,20 +49,29 @@ class SegmentationSplit(BaseSegDataset):
     number the folder's images in the order of their names.
 
     Args:
+        names: the folder's images without suffix, in order; its own list would take hidden files and folders otherwise.
         train: whether items carry the augmentation's seed.
         kwargs: as MMSegmentation's base class takes them.
     """
 
-    def __init__(self, train: bool = False, **kwargs: Any) -> None:
+    def __init__(self, names: Sequence[str], train: bool = False, **kwargs: Any) -> None:
+        self._names = names
         self.train = train
         super().__init__(reduce_zero_label=True, **kwargs)
 
     def load_data_list(self) -> list[dict]:
         """The folder's images, numbered."""
-        entries = super().load_data_list()
-        for number, entry in enumerate(entries):
-            entry["sample_id"] = number
-        return entries
+        return [
+            {
+                "img_path": f"{self.data_prefix['img_path']}/{name}{self.img_suffix}",
+                "seg_map_path": f"{self.data_prefix['seg_map_path']}/{name}{self.seg_map_suffix}",
+                "label_map": self.label_map,
+                "reduce_zero_label": self.reduce_zero_label,
+                "seg_fields": [],
+                "sample_id": number,
+            }
+            for number, name in enumerate(self._names)
+        ]
 
     def __getitem__(self, item: Item | int) -> Sample:
         index, seed = split_item(item, self.train, len(self))
@@ -100,11 +109,12 @@ def open_splits(spec: JobSpec) -> Splits:
     training, validation = (_stems(root, folder, data) for folder in ("training", "validation"))
     if data.name == "microscopy":
         held_out = _stems(root, "calibration", data)
-        calibration = "calibration", balanced(_groups(held_out, data), data.calibration, data.name, "calibration")
+        drawn = balanced(_groups(held_out, data), data.calibration, data.name, "calibration")
+        calibration = "calibration", held_out, drawn
         rest = np.arange(len(training))
     else:
         cut = balanced(_groups(training, data), data.calibration, data.name, "calibration")
-        calibration = "training", cut
+        calibration = "training", training, cut
         rest = np.setdiff1d(np.arange(len(training)), cut)
         if not len(rest):
             raise UserError(f"data.calibration: {data.calibration} leaves none of {len(training)} training images")
@@ -114,9 +124,9 @@ def open_splits(spec: JobSpec) -> Splits:
     if data.limit_val is not None:
         shown = balanced(_groups(validation, data), data.limit_val, data.name, "limit_val")
     return Splits(
-        train=_split(spec, "training", rest, train_pipeline(spec), train=True),
-        calibration=_split(spec, *calibration, eval_pipeline(spec), train=False),
-        validation=_split(spec, "validation", shown, eval_pipeline(spec), train=False),
+        train=_split(spec, "training", training, rest, train=True),
+        calibration=_split(spec, *calibration, train=False),
+        validation=_split(spec, "validation", validation, shown, train=False),
     )
 
 
@@ -186,11 +196,13 @@ def _packing(spec: JobSpec, size: int | None, pad_labels: bool) -> dict[str, Any
     }
 
 
-def _split(spec: JobSpec, folder: str, indices: np.ndarray, pipeline: list[dict[str, Any]], train: bool) -> Any:
+def _split(spec: JobSpec, folder: str, names: np.ndarray, indices: np.ndarray, train: bool) -> Any:
+    pipeline = train_pipeline(spec) if train else eval_pipeline(spec)
     build: Callable[[dict[str, Any]], Any] = DATASETS.build
     return build(
         {
             "type": "TapSegmentation",
+            "names": names.tolist(),
             "train": train,
             "data_root": spec.data.root,
             "data_prefix": {"img_path": f"images/{folder}", "seg_map_path": f"annotations/{folder}"},
@@ -214,14 +226,14 @@ def _class_names(data: DataConfig) -> tuple[str, ...]:
 
 
 def _stems(root: Path, folder: str, data: DataConfig) -> np.ndarray:
-    """Names of a split's images, sorted as the dataset class sorts them.
+    """Names of a split's images, sorted; without hidden files and what lies in folders.
 
     Raises:
         UserError: no images, or an image without a label map.
     """
     suffix = _IMAGE_SUFFIX[data.name]
     images, maps = root / "images" / folder, root / "annotations" / folder
-    stems = sorted(path.name.removesuffix(suffix) for path in images.glob(f"*{suffix}") if path.is_file())
+    stems = sorted(path.name.removesuffix(suffix) for path in images.glob(f"[!.]*{suffix}") if path.is_file())
     if not stems:
         raise UserError(f"{images}: no {suffix} images; data.root must hold ADE20K's `images` and `annotations`")
     known = {path.stem for path in maps.glob("*.png")}

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 import torch
 from mmcv.transforms import BaseTransform
-from PIL import Image, UnidentifiedImageError
 
 from tap.errors import UserError
-from tap.tasks.images import normalised, read_image
+from tap.tasks.images import normalised, read_image, read_labels
 from tap.tasks.openmmlab import TRANSFORMS
 from tap.tasks.patch_targets import IGNORE
 
 
 @TRANSFORMS.register_module(name="TapLoadImage")
 class LoadImage(BaseTransform):
-    """Reads an 8-bit image as (H, W, 3) BGR; grey becomes three equal channels, an opaque alpha channel is dropped."""
+    """Reads an image as (H, W, 3) BGR by the rule of all tasks (`tap.tasks.images`)."""
 
     def transform(self, results: dict[str, Any]) -> dict[str, Any]:
         """Adds `img` and its sizes."""
@@ -97,24 +96,6 @@ class PackSample(BaseTransform):
         if self.size is not None and side <= self.size:
             return self.size
         return -(-side // self.multiple) * self.multiple
-
-
-def read_labels(path: Path) -> np.ndarray:
-    """(H, W) integer labels as stored; 8 or 16 bits, grey or indexed colour.
-
-    Raises:
-        UserError: missing, unreadable, or a colour picture.
-    """
-    try:
-        with Image.open(path) as image:
-            labels = np.asarray(image)
-    except FileNotFoundError as error:
-        raise UserError(f"{path}: missing; every image needs a label map of the same name") from error
-    except (UnidentifiedImageError, OSError, SyntaxError) as error:
-        raise UserError(f"{path}: cannot be read as a label map ({error}); get the file again") from error
-    if labels.ndim != 2 or labels.dtype.kind not in "ui":
-        raise UserError(f"{path}: not a label map but a picture of mode {image.mode}; store one number per pixel")
-    return labels
 
 
 def _size(shape: Sequence[int]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from tap.paper.audit.job import run_audit
 from tap.paper.tidy import tidy_path, write_tidy
-from tap.provenance.record import read_record, record_job
+from tap.provenance.record import Stamp, read_record, record_job
 
 
 @pytest.fixture
@@ -19,11 +19,10 @@ def recorded(results) -> Path:
         (folder / "run.json").unlink()
         record_job(
             folder / "run.json",
-            "evaluate",
+            Stamp("evaluate", "f" * 64),
             inputs=[],
             outputs=[folder / "metrics.json", folder / "per_sample.npz"],
             started=datetime.now(UTC),
-            fingerprint="f" * 64,
             facts={"spec": {}, "run": f"desk/{folder.relative_to(results.root / 'results/desk/runs')}"},
             root=results.root,
         )
@@ -33,7 +32,7 @@ def recorded(results) -> Path:
 
 def verdict(root: Path) -> tuple[str, str]:
     """Of a claim that the runs contradict, with the sentence of its first part."""
-    run_audit("desk", root)
+    run_audit("desk", lambda content: None, root)
     claims = json.loads((root / "results/desk/audit/audit.json").read_text())["claims"]
     found = {claim["id"]: claim for claim in claims}["gain-over-static"]
     return found["verdict"], found["parts"][0]["sentence"]

@@ -7,7 +7,6 @@ from tap.errors import UserError
 from tap.tasks.base import Item
 from tap.tasks.classification.check import check
 from tap.tasks.classification.data import open_splits
-from tap.tasks.images import image_fault
 
 WNIDS = ("n01440764", "n01443537", "n01484850")
 COUNTS = {"train": 12, "val": 6}
@@ -85,9 +84,9 @@ def test_check_lists_every_fault(imagenet):
     (imagenet / "test").mkdir()
     text = check(imagenet, classes=3, images=COUNTS).render()
     for part in (
-        f"{WNIDS[0]}/{WNIDS[0]}_0.JPEG: image file is truncated",
-        f"{WNIDS[0]}/{WNIDS[0]}_1.JPEG: not an image",
-        f"{WNIDS[1]}/{WNIDS[1]}_0.JPEG: not an image",
+        f"{WNIDS[0]}/{WNIDS[0]}_0.JPEG: cannot be read as an image (image file is truncated",
+        f"{WNIDS[0]}/{WNIDS[0]}_1.JPEG: cannot be read as an image (not an image)",
+        f"{WNIDS[1]}/{WNIDS[1]}_0.JPEG: cannot be read as an image (not an image)",
         f"{WNIDS[1]}/notes.txt",
         "n02",
         "val: 4 classes, expected 3",
@@ -111,12 +110,21 @@ def test_check_without_folder(tmp_path):
     assert "missing" in check(tmp_path).render()
 
 
-def test_decoding_finds_what_the_quick_look_cannot(tmp_path):
-    path = tmp_path / "a.JPEG"
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(path)
-    content = bytearray(path.read_bytes())
-    table = content.index(b"\xff\xc4")  # the first Huffman table
-    content[table + 5 : table + 21] = b"\xff" * 16
-    path.write_bytes(content)
-    assert image_fault(path) is None
-    assert image_fault(path, decode=True) is not None
+def test_hidden_files_and_folders_are_no_images(cls_spec, imagenet):
+    """Other systems leave such companions beside images: training and the check pass over them."""
+    for split in COUNTS:
+        (imagenet / split / ".ipynb_checkpoints").mkdir()
+        (imagenet / split / WNIDS[0] / f"._{WNIDS[0]}_0.JPEG").write_bytes(b"\0\5\26\7")
+    (imagenet / ".cache").mkdir()
+    splits = open_splits(spec(cls_spec, imagenet))
+    assert (len(splits.train), len(splits.calibration), len(splits.validation)) == (9, 3, 6)
+    assert check(imagenet, classes=3, images=COUNTS).ok
+
+
+def test_the_check_names_what_training_refuses(cls_spec, imagenet):
+    name = f"{WNIDS[0]}_0.JPEG"
+    Image.fromarray(np.full((40, 40), 30000, np.uint16)).save(imagenet / "val" / WNIDS[0] / name, format="png")
+    with pytest.raises(UserError, match=f"{name}: 16 bits per channel"):
+        open_splits(spec(cls_spec, imagenet)).validation[0]
+    (problem,) = check(imagenet, classes=3, images=COUNTS).problems
+    assert problem.items[0].startswith(f"{WNIDS[0]}/{name}: 16 bits per channel")

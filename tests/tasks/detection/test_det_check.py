@@ -58,9 +58,46 @@ def test_everything_that_is_wrong_is_listed(coco_root):
         f"{TRAIN}: boxes outside of their image; {MEND}": ("annotation 1: box [40, 4, 10, 10] of an image of 48 x 40",),
         f"{TRAIN}: masks that are broken; {MEND}": ("annotation 4: run-length code of 1921 pixels, not 1920",),
         "train2017: images that are listed but missing; get them again": ("none.jpg",),
-        "val2017: images that cannot be used; get them again": ("000000000001.jpg: cannot be read (not an image)",),
+        "val2017: images that cannot be used; get them again": (
+            "000000000001.jpg: cannot be read as an image (not an image); get the file again",
+        ),
     }
     assert "train2017: 1 annotations of zero area, which are left out (6)" in report.facts
+
+
+def test_entries_of_a_wrong_form_hide_nothing(coco_root):
+    with changed(coco_root) as content:
+        content["annotations"][0]["bbox"] = [1, 2, 3]
+        del content["annotations"][1]["area"]
+        content["annotations"][2]["category_id"] = 7
+        content["images"][5]["height"] = "40"
+        content["images"].append({"id": 200, "file_name": "none.jpg", "height": 4, "width": 4})
+    found = {problem.text: problem.items for problem in look(coco_root).problems}
+    assert found[f"{TRAIN}: entries that are not of COCO's form; {MEND}"] == (
+        "images: entry 105: its height is '40', not a number of pixels",
+        "annotations: entry 1: its bbox is [1, 2, 3], not [left, top, width, height]",
+        "annotations: entry 2 has no 'area'",
+    )
+    assert found[f"{TRAIN}: categories that are not listed; list them, or remove these annotations"] == (
+        "annotation 3: category 7",
+    )
+    assert found["train2017: images that are listed but missing; get them again"] == ("none.jpg",)
+    assert not any("images that are not listed" in text for text in found)
+
+
+def test_files_that_differ_in_their_folder_only(coco_root):
+    """Each is found missing by its own name, and each fault bears it."""
+    with changed(coco_root) as content:
+        for number, folder in ((0, "a"), (1, "b")):
+            content["images"][number]["file_name"] = f"{folder}/same.jpg"
+    for folder in ("a", "b"):
+        (coco_root / "train2017" / folder).mkdir()
+    (coco_root / "train2017" / "000000000000.jpg").rename(coco_root / "train2017" / "a" / "same.jpg")
+    found = {problem.text: problem.items for problem in look(coco_root).problems}
+    assert found == {"train2017: images that are listed but missing; get them again": ("b/same.jpg",)}
+    (coco_root / "train2017" / "b" / "same.jpg").write_bytes(b"")
+    (problem,) = look(coco_root).problems
+    assert problem.items[0].startswith("b/same.jpg: cannot be read")
 
 
 def test_what_training_would_drop_in_silence(coco_root):
@@ -101,7 +138,7 @@ def test_images_that_training_would_refuse_or_misread(coco_root):
     report = look(coco_root)
     assert {problem.text: problem.items for problem in report.problems} == {
         "train2017: images that cannot be used; get them again": (
-            "000000000000.jpg: cannot be used (16 bits per channel; convert it to 8 bits, since the range is unknown)",
+            "000000000000.jpg: 16 bits per channel; convert it to 8 bits, since the range is unknown",
             "000000000001.jpg: has 48 x 20 pixels, listed are 48 x 40",
         )
     }

@@ -244,5 +244,5 @@ def test_no_json(det_spec, coco_root):
 
 def test_an_image_that_is_missing_is_named(det_spec, coco_root):
     (coco_root / "val2017" / "000000000000.jpg").unlink()
-    with pytest.raises(UserError, match=r"val2017/000000000000\.jpg: cannot be read"):
+    with pytest.raises(UserError, match=r"val2017/000000000000\.jpg: missing"):
         open_splits(det_spec()).validation[0]

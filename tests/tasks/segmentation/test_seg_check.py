@@ -33,11 +33,11 @@ def test_every_fault_is_listed(ade_root):
         "images/training: entries that are not .jpg files\n    notes.txt",
         f"images/training: files without a partner in annotations\n    {stems[1]}",
         f"annotations/training: files without a partner in images\n    {stems[0]}",
-        f"{stems[2]}: image cannot be read",
-        f"{stems[3]}: label map cannot be read",
+        f"{stems[2]}: image: cannot be read as an image",
+        f"{stems[3]}: label map: cannot be read as a label map",
         f"{stems[4]}: label map of 9 x 9 for image of 48 x 40",
         f"{stems[5]}: label 9 is above 4",
-        f"{stems[6]}: label map is a picture of mode RGB",
+        f"{stems[6]}: label map: not a label map but a picture of mode RGB",
         "1 label maps without any label",
     ):
         assert part in text

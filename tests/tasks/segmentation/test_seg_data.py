@@ -169,7 +169,9 @@ def test_broken_files_are_refused(seg_spec, ade_root):
     name(ade_root, "images", 1).write_bytes(b"no picture")
     name(ade_root, "annotations", 2).write_bytes(name(ade_root, "annotations", 2).read_bytes()[:60])
     validation = open_splits(seg_spec()).validation
-    for index, message in enumerate(("empty file", "cannot be read as an image", "cannot be read as a label map")):
+    for index, message in enumerate(
+        ("cannot be read as an image", "cannot be read as an image", "cannot be read as a label map")
+    ):
         with pytest.raises(UserError, match=message):
             validation[index]
 
@@ -188,6 +190,22 @@ def test_a_folder_among_the_images_is_no_image(seg_spec, ade_root):
     before = open_splits(seg_spec()).validation.names
     (ade_root / "images" / "validation" / "ADE_validation_00000000_old.jpg").mkdir()
     assert open_splits(seg_spec()).validation.names == before
+
+
+def test_hidden_files_and_nested_folders_are_no_images(seg_spec, ade_root):
+    before = open_splits(seg_spec())
+    for split in ("training", "validation"):
+        for path in list((ade_root / "images" / split).iterdir()):
+            path.with_name(f"._{path.name}").write_bytes(b"\0\5\26\7")
+            label = ade_root / "annotations" / split / f"._{path.stem}.png"
+            label.write_bytes(b"\0\5\26\7")
+        folder = ade_root / "images" / split / "0"  # its images would come first
+        folder.mkdir()
+        (folder / path.name).write_bytes(path.read_bytes())
+    after = open_splits(seg_spec())
+    for split in ("train", "calibration", "validation"):
+        assert getattr(after, split).names == getattr(before, split).names
+    assert torch.equal(after.validation[1].image, before.validation[1].image)
 
 
 def test_bad_settings(seg_spec):

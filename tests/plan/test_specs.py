@@ -2,9 +2,11 @@ import json
 
 import pytest
 
-from tap.config import job_json, job_spec, load_scale, parse_job, runs_of_table
-from tap.config.jobs import pretraining_run, run_of, start_run
+from tap.config import load_scale
 from tap.errors import UserError
+from tap.plan.runs import pretraining_run, run_of, runs_of_table
+from tap.plan.specs import job_json, job_spec, parse_job
+from tap.plan.starts import start_run
 from tap.runs import Run
 
 DESK = load_scale("desk")
@@ -133,7 +135,7 @@ def test_no_pruning_reads_the_common_budget_and_nothing_of_pruning():
 
 def test_settings_that_only_say_how_to_run_come_from_the_settings_in_use():
     text = job_json(job_spec(DESK, TAP_RUN), "train")
-    now = load_scale("desk", {"device": "cpu", "tasks.cls.data.workers": 3, "tasks.cls.method.length": 7})
+    now = load_scale("desk", {"device": "cpu", "tasks.cls.data.workers": 3, "tasks.cls.method.length": 27})
     spec = parse_job(text, "train", now, TAP_RUN)
     assert (spec.device, spec.data.workers) == ("cpu", 3)
     assert spec.train.length == DESK.tasks["cls"].method.length
