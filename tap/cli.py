@@ -31,8 +31,9 @@ from tap.plan.runs import task_of
 from tap.plan.specs import job_spec
 from tap.provenance import stages
 from tap.provenance.files import is_full, unwritable
+from tap.provenance.finding import Kind
 from tap.provenance.orphans import end_with_workflow
-from tap.provenance.publish import tables_folder
+from tap.provenance.publish import published_folder, tables_folder
 from tap.provenance.record import DATA_RECORD
 from tap.runs import SCALES, Run
 
@@ -64,6 +65,8 @@ groups = {
         cls=TablesUnlessNamed,
         no_args_is_help=True,
     ),
+    "compare": typer.Typer(help="Results beside others.", no_args_is_help=True),
+    "report": typer.Typer(help="Results to read.", no_args_is_help=True),
     "dvc": typer.Typer(help="DVC: the stages of dvc.yaml.", no_args_is_help=True),
 }
 for _name, _group in groups.items():
@@ -161,12 +164,16 @@ def crate(
     scale: ScaleOption = None,
     out: Annotated[Path | None, typer.Option(help="folder to write; crates/<scale> if not given")] = None,
     weights: Annotated[bool, typer.Option(help="include the trained weights")] = False,
+    allow: Annotated[
+        list[Kind] | None, typer.Option(help="kind of finding to let pass (missing, stale); may be given several times")
+    ] = None,
 ) -> None:
-    """Pack a finished scale as an RO-Crate: workflow, results, tables, and who made what."""
+    """Verify a finished scale and pack it as an RO-Crate: workflow, results, tables, and who made what."""
     from tap.paper.crate import write_crate
 
-    name = load_scale(scale).scale
-    print(write_crate(name, out or Path("crates") / name, weights=weights))
+    cfg = load_scale(scale)
+    out = out or Path("crates") / cfg.scale
+    print(write_crate(cfg.scale, Today(cfg).staleness, out, weights=weights, allowed=allow or ()))
 
 
 @groups["paper"].command("check")
@@ -178,6 +185,18 @@ def paper_check(
     from tap.paper.consistency.report import render
 
     print(render(form, everything), end="")
+
+
+@groups["publish"].command("results")
+def publish_all_results(
+    scale: ScaleOption = None,
+    bundle: Annotated[str | None, typer.Option(help="where its weights are published, such as an address")] = None,
+) -> None:
+    """Copy a finished, verified scale to published/<scale>, with a page that says what it is."""
+    from tap.provenance.publish_results import publish_results
+
+    cfg = load_scale(scale)
+    print(publish_results(cfg, Today(cfg).staleness, bundle))
 
 
 @groups["publish"].command("bundle")
@@ -204,7 +223,8 @@ def remake(
     """Make anew what is missing or unsound behind some targets, and nothing else."""
     from tap.provenance.remake import remake as make_again
 
-    if (count := make_again(load_scale(scale), targets or ())) > 0:
+    cfg = load_scale(scale)
+    if (count := make_again(cfg, Today(cfg).staleness, targets or ())) > 0:
         print(f"{count} files made again")
 
 
@@ -223,6 +243,30 @@ def restore(
         print(f"{unpack_bundle(bundle, cfg)} files from {bundle}")
         _prepare_missing_data(cfg)
     print(restoring.restore(cfg, Today(cfg).staleness))
+
+
+@groups["compare"].command("published")
+def compare_published(
+    scale: ScaleOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="a line for every run, also for the same bits")] = False,
+) -> None:
+    """Set your results beside the published ones: the same bits, or the difference with its interval."""
+    from tap.paper.compare_published import summary as beside
+
+    print(beside(load_scale(scale).scale, everything=everything))
+
+
+@groups["report"].command("published")
+def report_published(scale: ScaleOption = None) -> None:
+    """Show the published tables and where their page is; nothing is run."""
+    from tap.paper.summary import print_summary
+
+    folder = published_folder(load_scale(scale).scale)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: nothing is published of this scale; `tap publish results` does that")
+    print(f"Published results, read from {folder}: nothing was run here ({folder}/README.md says what made them)")
+    print_summary(folder / "tables")
+    print(f"Verdicts on the paper's claims, with the way back from each number: {folder}/audit/audit.html")
 
 
 @app.command()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,12 @@ class Metric:
     unit: str = "%"
     higher_is_better: bool = True
 
-    def gain(self, value: float, reference: float) -> float:
-        """How much better `value` is than `reference`, in the metric's unit; below 0 where it is worse."""
+    def gain(self, value: Any, reference: Any) -> Any:
+        """How much better `value` is than `reference`, in the metric's unit; below 0 where it is worse.
+
+        Args:
+            value, reference: numbers, arrays, or anything else that can be subtracted.
+        """
         return value - reference if self.higher_is_better else reference - value
 
 
@@ -79,6 +83,14 @@ class TaskFacts:
     def score(self) -> Metric:
         """The metric that decides where one number has to."""
         return self.metrics[0]
+
+    def metric(self, name: str) -> Metric:
+        """One of its metrics.
+
+        Raises:
+            KeyError: it has no metric of that name.
+        """
+        return {metric.name: metric for metric in self.metrics}[name]
 
     @property
     def module(self) -> str:

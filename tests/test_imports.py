@@ -18,7 +18,7 @@ LAYERS = [
     {"studies", "profiling"},
     {"paper"},
     {"jobs"},
-    {"factory", "joint_factory", "cli", "hub", "huggingface", "timm_models", "vision_transformer"},
+    {"factory", "joint_factory", "cli", "hub", "huggingface", "timm_models", "vision_transformer", "vit_checks"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -439,6 +439,12 @@ class ScaleConfig(Strict):
             if unknown:
                 known = ", ".join(methods_of(name))
                 raise ValueError(f"tasks.{name}.methods: '{unknown[0]}' is not a method of this task; known: {known}")
+            joint = [method for method in task.methods if METHODS[method].method.frozen]
+            if joint:
+                raise ValueError(
+                    f"tasks.{name}.methods: '{joint[0]}' is trained for all tasks together, which the workflow does not "
+                    "do yet; leave it out here (in your own code: tap.create_joint_model)"
+                )
         return self
 
 

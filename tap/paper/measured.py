@@ -26,6 +26,7 @@ from tap.paper.statistics import (
 )
 from tap.paper.tidy import PRIMARY_METRIC
 from tap.seeds import derive_seed
+from tap.task_facts import TASKS
 
 
 @dataclass(frozen=True)
@@ -90,11 +91,12 @@ class Measured:
         return floors
 
     def above_floors(self, metric: str) -> bool | None:
-        """Whether no pruning scores above every floor; None where either was not measured."""
+        """Whether no pruning is better than every floor; None where either was not measured."""
         dense, floors = self.value(DENSE, metric), self.floors()
         if dense is None or not floors:
             return None
-        return dense.mean > max(value.mean for value in floors.values())
+        gain = TASKS[str(self.frame["task"].iloc[0])].metric(metric).gain
+        return all(gain(dense.mean, value.mean) > 0 for value in floors.values())
 
     @cached_property
     def _index(self) -> dict[tuple[str, str], dict[int, tuple[float, str]]]:

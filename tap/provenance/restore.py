@@ -1,6 +1,6 @@
 """Results of a clone taken for done: verified first, then made known to Snakemake.
 
-After `git clone` and `dvc pull` the files have the times of the checkout, in no order, and Snakemake, which knows
+Unpacked or pulled files have the times of that moment, in no order, and Snakemake, which knows
 nothing of how they were made, would make them all again. Once every hash is right, `snakemake --touch` gives them times
 in the order of the graph and notes the parameters of their jobs, so that a later edit repeats what it concerns.
 """

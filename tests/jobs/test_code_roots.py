@@ -81,6 +81,7 @@ def test_imports_by_a_computed_name_are_where_the_names_are_given_otherwise():
     assert found == {
         f"tap/{name}.py"
         for name in (
+            "config/options/__init__",
             "jobs/registry",
             "reducers/registry",
             "studies/picture",

@@ -60,7 +60,7 @@ def test_there_and_back(finished):
     shutil.rmtree("results")
     assert unpack_bundle(ARCHIVE, smoke()) == len(before)
     assert state() == before
-    assert verify(smoke()).findings == ()
+    assert verify(smoke(), staleness()).findings == ()
     assert unpack_bundle(ARCHIVE, smoke()) == 0, "all there"
 
 
@@ -72,7 +72,7 @@ def test_what_is_not_sound_is_not_packed(finished):
 
 
 def test_the_limit_is_checked_and_the_sizes_are_told(finished):
-    with pytest.raises(UserError, match=r"would have 0.0 MB, more than 0.001 MB; the weights of 7 of 7 runs"):
+    with pytest.raises(UserError, match=r"would have 0.1 MB, more than 0.001 MB; the weights of 7 of 7 runs"):
         write_bundle(smoke(), staleness(), limit_mb=0.001)
     assert list(ARCHIVE.parent.iterdir()) == []
 

@@ -104,7 +104,7 @@ def test_without_the_weights_only_what_needs_none_is_taken_for_done_and_the_tabl
 
 def test_a_missing_picture_is_named_and_no_failure(told):
     (DENSE / "picture.png").unlink()
-    assert restoring.restore(load_scale("smoke")).startswith(
+    assert restored().startswith(
         f"restored 22 of 23 jobs of scale smoke; snakemake makes again: {DENSE}/picture.png: missing"
     )
 

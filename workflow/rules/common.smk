@@ -16,6 +16,7 @@ from tap.jobs.kinds.figure import FIGURE_FILES
 from tap.jobs.kinds.prepare import prepared_folders
 from tap.jobs.kinds.table import TABLE_FILES
 from tap.jobs.registry import JOBS
+from tap.jobs.staleness import Today
 from tap.paper.figures.names import FIGURES
 from tap.paper.tables.names import OF_PROBES, OF_RATES, OF_SETTINGS
 from tap.plan.runs import pretraining_run, runs_of_table, trained_run
@@ -90,7 +91,7 @@ def check_chain():
     if not workflow.is_main_process:
         return Notes(None)
     try:
-        chain = Chain(CFG)
+        chain = Chain(CFG, staleness=Today(CFG).staleness)
     except UserError as error:
         raise WorkflowError(str(error))
     if chain.wrong:

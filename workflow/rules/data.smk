@@ -38,4 +38,4 @@ rule check_data:
         "Check the data of {wildcards.task}"
     shell:
         f"tap data check {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} --report {{output.report:q}} 2>&1"
-        " | tee {log:q}"
+        f" | tee {{log:q}}"

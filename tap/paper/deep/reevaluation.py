@@ -87,7 +87,7 @@ def reevaluate(
             images, differences = _again(cfg, ledger, record, sample)
             outcome.add(_RUNS, 1, differences)
             outcome.add(_IMAGES, images)
-    without = [run_of_record(record).id for record in evaluations if record not in known]
+    without = ["/".join(Path(record.name).parts[3:-1]) for record in evaluations if record not in known]
     if without:
         outcome.notes.append(f"not evaluated anew, since their weights are not there: {_named(without)}")
     return outcome
@@ -142,7 +142,7 @@ def _again(cfg: ScaleConfig, ledger: Ledger, record: Record, sample: Sample) -> 
     file, values = (f"{run.folder.as_posix()}/{name}" for name in (METRICS_FILE, PER_SAMPLE_FILE))
     stated, arrays = read_json(ledger, file), read_arrays(place_of(ledger, values))
     spec = _spec(cfg, ledger, record, stated)
-    task: Any = get_task(spec)
+    task = get_task(spec)
     if not isinstance(task, Pipeline):
         return 0, []
     dataset: Any = task.datasets(spec).validation
@@ -157,7 +157,7 @@ def _again(cfg: ScaleConfig, ledger: Ledger, record: Record, sample: Sample) -> 
         load_weights(place, model, str(record.inputs[name]["sha256"]))
         model.to(device).eval()
         batches = task.loader(Subset(dataset, positions), spec)
-        anew = joined([task.judge(model, spec, batch.to(device)) for batch in batches])
+        anew = joined([task.evaluate_batch(model, spec, batch.to(device)) for batch in batches])
         here = describe_device(device)
     facts = facts_of_model(spec, model)
     found = [Difference(file, key, stated[key], facts[key]) for key in facts if stated.get(key) != facts[key]]

@@ -32,7 +32,7 @@ def recorded(results) -> Path:
 
 def verdict(root: Path) -> tuple[str, str]:
     """Of a claim that the runs contradict, with the sentence of its first part."""
-    run_audit("desk", lambda content: None, root)
+    run_audit("desk", lambda content: None, root, Stamp("audit"))
     claims = json.loads((root / "results/desk/audit/audit.json").read_text())["claims"]
     found = {claim["id"]: claim for claim in claims}["gain-over-static"]
     return found["verdict"], found["parts"][0]["sentence"]

@@ -10,7 +10,7 @@ from tap.core.accounting import controller_parameters
 from tap.paper.audit.beside import tables_beside
 from tap.paper.evidence import Evidence
 from tap.paper.reported import load_reported
-from tap.paper.tables import from_settings, names, provenance, rates_and_memory
+from tap.paper.tables import baseline_origins, from_settings, names, rates_and_memory
 from tap.paper.tables.plain import CELL_COLUMNS, build_plain_table
 from tap.paper.tidy import gather, tidy_path
 
@@ -39,7 +39,7 @@ def rows_of(tex: str) -> dict[str, list[str]]:
 
 def test_the_groups_of_the_workflow_are_these_tables() -> None:
     assert tuple(table.name for table in rates_and_memory.TABLES) == names.OF_RATES
-    assert tuple(table.name for table in (*from_settings.TABLES, *provenance.TABLES)) == names.OF_SETTINGS
+    assert tuple(table.name for table in (*from_settings.TABLES, *baseline_origins.TABLES)) == names.OF_SETTINGS
     assert all(table.tasks for table in rates_and_memory.TABLES)
     assert not any(table.tasks for table in from_settings.TABLES)
 
