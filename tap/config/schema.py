@@ -442,8 +442,8 @@ class ScaleConfig(Strict):
             joint = [method for method in task.methods if METHODS[method].method.frozen]
             if joint:
                 raise ValueError(
-                    f"tasks.{name}.methods: '{joint[0]}' is trained for all tasks together, which the workflow does not "
-                    "do yet; leave it out here (in your own code: tap.create_joint_model)"
+                    f"tasks.{name}.methods: '{joint[0]}' is trained for all tasks together, which the workflow does "
+                    "not do yet; leave it out here (in your own code: tap.create_joint_model)"
                 )
         return self
 
