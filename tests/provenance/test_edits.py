@@ -113,7 +113,7 @@ STALE = {
         "core/selection.py",
         "descending=True, stable=True",
         "descending=True, stable=False",
-        ("*/tap", "*/random", "*/attn_topk", "*/static", "probe/*", "endpoint/*", "tables", "figures"),
+        ("*/tap", "*/random", "*/attn_topk", "*/static", "probe/*", "endpoint/*"),
     ),
     "constant": ("core/straight_through.py", "BISECTION_STEPS = ", "BISECTION_STEPS = 1 + ", ("*/tap",)),
     "default value": (

@@ -18,7 +18,7 @@ from tap.jobs.kinds.table import TABLE_FILES
 from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
 from tap.paper.figures.names import FIGURES
-from tap.paper.tables.names import OF_PROBES, OF_RATES, OF_SETTINGS
+from tap.paper.tables.names import groups
 from tap.plan.runs import pretraining_run, runs_of_table, trained_run
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
@@ -53,6 +53,9 @@ SCALE = CFG.scale
 config["scale"] = SCALE  # read by the captions of the report
 LOGS = f".tap/logs/{SCALE}"
 BUILT_TASKS = [task for task in CFG.tasks if is_built(task)]
+OF_RATES, OF_PROBES, OF_SETTINGS = (
+    groups()[group] for group in ("rates", "probes", "settings")
+)
 GROUPED = (*OF_RATES, *OF_SETTINGS, *OF_PROBES)
 TABLES, DRAWINGS = (
     f"results/{SCALE}/tables/{{name}}",
@@ -171,9 +174,10 @@ def group(names, suffixes, pattern):
 
 
 def reported_of(tables):
-    """The printed tables that stand beside some tables."""
+    """The printed tables that stand beside some tables; a table that the paper does not have has none."""
     stems = [table.removeprefix("tab_").replace("_", "-") for table in tables]
-    return [f"tap/paper/reported/{stem}.yaml" for stem in stems]
+    files = [f"tap/paper/reported/{stem}.yaml" for stem in stems]
+    return [file for file in files if Path(file).is_file()]
 
 
 def all_results():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tap.paper.audit.beside import Number, TableBeside, tables_beside
+from tap.paper.audit.beside import TableBeside, tables_beside
 from tap.paper.audit.chain import Link, id_of, read_chain, upstream
 from tap.paper.audit.claim import Claim, Judgement, load_claims
 from tap.paper.audit.outcome import Outcome, Verdict, combine
@@ -106,7 +106,7 @@ def make_audit(
         for table in tables
         for line in table.lines
         for _, ours in line.cells
-        if isinstance(ours, Number)
+        if ours is not None
         for run in ours.runs
     }
     chain = read_chain(named, scale, root)

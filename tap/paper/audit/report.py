@@ -7,10 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from tap.paper.audit.audit import Audit
+from tap.paper.audit.beside import TableBeside
 from tap.paper.audit.claim import Judgement
 from tap.paper.audit.outcome import Verdict
 from tap.paper.consistency.report import show
 from tap.paper.tables.caption import SMOKE_NOTE
+from tap.paper.tables.table import Status
 
 HOW_TO_READ = {
     Verdict.SUPPORTED: "every part that this scale can judge was measured, and no interval includes the opposite",
@@ -35,7 +37,7 @@ def to_json(audit: Audit) -> str:
         "counts": {str(verdict): audit.count(verdict) for verdict in Verdict},
         "claims": [_claim(judgement) for judgement in audit.judgements],
         "alterations": [asdict(item) for item in audit.alterations],
-        "tables": {table.label: {"measured": table.measured, "printed": table.printed} for table in audit.tables},
+        "tables": {table.label: _counts(table) for table in audit.tables},
         "paper": {
             "consistent": audit.consistent,
             "others": [
@@ -52,6 +54,12 @@ def to_json(audit: Audit) -> str:
         },
     }
     return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
+
+
+def _counts(table: TableBeside) -> dict[str, int]:
+    """Cells by how they are known; what is only stated or recomputed is no measurement."""
+    known = {str(status): table.count(status) for status in (Status.MEASURED, Status.RECOMPUTED, Status.STATED)}
+    return {**known, "printed": table.printed, "not_in_paper": table.further}
 
 
 def to_markdown(audit: Audit) -> str:

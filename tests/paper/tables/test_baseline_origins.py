@@ -9,7 +9,7 @@ import pytest
 
 from tap.config.methods import COMMON_RECOVERY, METHODS, ORIGINS
 from tap.paper.reported import load_reported
-from tap.paper.tables.registry import build_table
+from tap.paper.tables.build import build_table
 
 LABELS = {"tab:baseline-provenance": "path", "tab:dense-baseline-provenance": "readout"}
 
