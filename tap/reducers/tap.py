@@ -64,8 +64,7 @@ class Tap(Reducer):
         layers, layout = self.settings.layers, tokens.layout
         if layer not in layers:
             return run_block(block, tokens)
-        exact = self.gates is None
-        if state.patches == state.keep_count or (exact and max(layout.counts) == state.keep_count):  # nothing is left
+        if max(layout.counts) == state.keep_count and (self.gates is None or state.patches == state.keep_count):
             state.note(layer, tokens, tokens)
             return run_block(block, tokens)
         register_rows = layout.prefix_rows(layout.prefix - 1)

@@ -41,8 +41,8 @@ NOTHING = {
     "words of a refusal with values": ("engine/loop.py", "nothing was overwritten. Lower", "try to lower"),
     "local": (
         "core/straight_through.py",
-        "        scaled = scores / tau\n        logit = scaled - _threshold(scaled,",
-        "        z = scores / tau\n        logit = z - _threshold(z,",
+        "        scaled = (scores - highest) / tau\n        logit = scaled - _threshold(scaled,",
+        "        z = (scores - highest) / tau\n        logit = z - _threshold(z,",
     ),
     "unused function": (
         "core/budget.py",
@@ -57,8 +57,8 @@ NOTHING = {
     ),
     "layout": (
         "reducers/tap.py",
-        "        if max(layout.counts) == state.keep_count:",
-        "\n\n        if (max(layout.counts)) == (state.keep_count):",
+        "        if layer not in layers:",
+        "\n\n        if (layer) not in (layers):",
     ),
 }
 """Name: file, old text, new text. Nothing is stale."""

@@ -37,6 +37,7 @@ def to_json(audit: Audit) -> str:
         "counts": {str(verdict): audit.count(verdict) for verdict in Verdict},
         "claims": [_claim(judgement) for judgement in audit.judgements],
         "alterations": [asdict(item) for item in audit.alterations],
+        "replayed": dict(audit.replayed),
         "tables": {table.label: _counts(table) for table in audit.tables},
         "paper": {
             "consistent": audit.consistent,
@@ -76,6 +77,9 @@ def to_markdown(audit: Audit) -> str:
     if audit.alterations:
         lines += ["", "## Files that are not what their records say", ""]
         lines += [f"- `{item.path}`: {item.kind}: {item.reason}" for item in audit.alterations]
+    if audit.replayed:
+        lines += ["", "## Made by earlier code, and shown by replay to be today's", ""]
+        lines += [f"- `{name}`: {how}" for name, how in audit.replayed.items()]
     lines += ["", "## Claims", ""]
     for judgement in audit.judgements:
         lines += _markdown_claim(judgement)
