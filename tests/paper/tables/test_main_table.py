@@ -235,6 +235,20 @@ def test_build_table_reads_the_settings_and_writes_all_files(project, tmp_path: 
     assert "44.4" in files[0].read_text()
 
 
+def test_a_method_that_the_paper_does_not_have_is_a_marked_row_everywhere(project, cls_runs) -> None:
+    contents = build(project, [*cls_runs, project.add_cls("newcomer", 0.87)])
+    assert r"newcomer$^\ddagger$ & +0 & 87.0" in contents[".tex"]
+    assert r"$^\ddagger$ not in the paper." in contents[".tex"]
+    frame = pd.read_csv(io.StringIO(contents[".csv"])).set_index(["row", "column"])
+    assert not frame.loc[("newcomer", "top1"), "in_paper"]
+    assert frame.loc[("tap", "top1"), "in_paper"]
+    beside = pd.read_csv(io.StringIO(contents[".compare.csv"]))
+    assert set(beside.loc[beside["row"] == "newcomer", "verdict"]) == {"not reported"}
+    pairs = beside[(beside["kind"] == "order") & (beside["other"] == "newcomer") & (beside["row"] == "tap")]
+    assert pairs["measured_difference"].item() == pytest.approx(-7.0, abs=1.0)
+    assert "| newcomer (not in the paper) | 87.00 | -- |" in contents[".compare.md"]
+
+
 def test_unknown_table_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"tab_nope.*tab_seg"):
         build_table("tab_nope", "smoke", tmp_path)
