@@ -216,6 +216,22 @@ def publish_bundle(
 
 
 @app.command()
+def recertify(
+    records: Annotated[
+        list[str] | None, typer.Argument(help="beginnings of names of records or folders; all if none is given")
+    ] = None,
+    scale: ScaleOption = None,
+) -> None:
+    """Show by replay that runs of earlier code are those of today's; what differs is named, and made again."""
+    from tap.recertify.recertify import recertify as replay
+
+    outcomes = replay(load_scale(scale), records or (), report=lambda line: print(line, file=sys.stderr))
+    print("\n".join(map(str, outcomes)) if outcomes else "every training, evaluation and probe is of today's code")
+    if outcomes:
+        print(f"{sum(outcome.equal for outcome in outcomes)} of {len(outcomes)} equal")
+
+
+@app.command()
 def remake(
     targets: Annotated[list[str] | None, typer.Argument(help="files or rules; all results if none is given")] = None,
     scale: ScaleOption = None,

@@ -18,7 +18,8 @@ LAYERS = [
     {"studies", "profiling"},
     {"paper"},
     {"jobs"},
-    {"factory", "cli", "hub", "huggingface", "timm_models", "vision_transformer", "vit_checks"},
+    {"factory", "joint_factory", "hub", "huggingface", "recertify", "timm_models", "vision_transformer", "vit_checks"},
+    {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

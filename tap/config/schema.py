@@ -274,6 +274,20 @@ class ControllerConfig(Strict):
         None, description="fixed shares of the removal budget per pruning block; null (default) learns the allocation"
     )
 
+    selection: Literal["initial", "attention"] | None = Field(
+        None,
+        description="what ranks the patches: the initial register at every block, or incoming attention "
+        "(tab:ablation); null (default) is the register's evolving state",
+    )
+    estimator: Literal["independent", "hard"] | None = Field(
+        None,
+        description="what trains the selection: independent gates with a rate loss, or nothing "
+        "(tab:training-ablation); null (default) is the constrained straight-through mask",
+    )
+    rate_weight: float | None = Field(
+        None, gt=0, description="weight of the rate loss of independent gates; null (default) is 2"
+    )
+
     @model_validator(mode="after")
     def _ordered(self) -> ControllerConfig:
         if not self.layers:
@@ -425,6 +439,12 @@ class ScaleConfig(Strict):
             if unknown:
                 known = ", ".join(methods_of(name))
                 raise ValueError(f"tasks.{name}.methods: '{unknown[0]}' is not a method of this task; known: {known}")
+            joint = [method for method in task.methods if METHODS[method].method.frozen]
+            if joint:
+                raise ValueError(
+                    f"tasks.{name}.methods: '{joint[0]}' is trained for all tasks together, which the workflow does "
+                    "not do yet; leave it out here (in your own code: tap.create_joint_model)"
+                )
         return self
 
 

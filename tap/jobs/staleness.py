@@ -5,14 +5,18 @@ A result whose record says otherwise is stale, not forged: the code or the setti
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.jobs.job import Content, Job, first_difference
 from tap.jobs.registry import JOBS
+from tap.provenance.equivalence import EQUIVALENCE
 from tap.provenance.fingerprint import hash_of, version
 from tap.provenance.record import without_places
+
+OTHER_CODE: Final = "other code"
+"""How the reason begins where the code has changed."""
 
 
 class Today:
@@ -34,6 +38,8 @@ class Today:
         """
         if not content.get("job"):
             return "its record is of an earlier form"
+        if content["job"] == EQUIVALENCE:
+            return None  # judged with the record that it is of
         job = JOBS.get(content["job"])
         if job is None:
             return f"the workflow has no job of the kind '{content['job']}'"
@@ -50,8 +56,13 @@ class Today:
         if content.get("fingerprint") != hash_of(fingerprint):
             libraries = {name: text for name, text in content.get("versions", {}).items() if name != "python"}
             newer = [f"{name} {text} -> {version(name)}" for name, text in libraries.items() if text != version(name)]
-            return f"other code{' or libraries: ' + ', '.join(newer) if newer else ''}"
+            return f"{OTHER_CODE}{' or libraries: ' + ', '.join(newer) if newer else ''}"
         return None
+
+    def code_of(self, content: Content) -> str:
+        """Fingerprint of today's code behind the job of a record that `staleness` understands."""
+        job = JOBS[content["job"]]
+        return self._code(job, job.key_of_record(self.cfg, content))
 
     def _code(self, job: Job[Any], key: Any) -> str:
         """Fingerprint of a job's code, which many jobs share."""

@@ -21,11 +21,13 @@ from typing import Any, Final
 
 from tap.config.schema import JobSpec
 from tap.errors import UserError
+from tap.provenance.commit import commit_now
 from tap.provenance.files import atomic_write, hash_files, remove_torn, sha256_file
 from tap.provenance.fingerprint import hash_of, version
 
 RECORD: Final = "run.json"
 RECORD_SUFFIX: Final = ".record.json"
+EQUIVALENCE_SUFFIX: Final = ".equivalence.json"
 DATA_RECORD: Final = "record.json"
 OUTSIDE: Final = "outside"
 _MANIFEST = "manifest.json"
@@ -156,11 +158,18 @@ def record_job(
         "started": started.astimezone(UTC).isoformat(timespec="seconds"),
         "ended": ended.isoformat(timespec="seconds"),
         "wall_seconds": round((ended - started).total_seconds(), 3),
+        **({"commit": commit} if (commit := commit_now()) else {}),
         **(facts or {}),
     }
     written = atomic_write(path, sealed(record))
+    equivalence_path(path).unlink(missing_ok=True)  # of the result that this one replaces
     remove_torn([*outputs, path])
     return written
+
+
+def equivalence_path(record: Path) -> Path:
+    """Where it would stand that a replay has shown a record's result to be that of later code."""
+    return record.with_name(record.name.removesuffix(".json") + EQUIVALENCE_SUFFIX)
 
 
 def sealed(content: Mapping[str, Any]) -> str:

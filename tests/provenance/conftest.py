@@ -16,7 +16,7 @@ from tap.jobs.staleness import Today
 from tap.paper.audit.job import run_audit
 from tap.paper.headline import write_headline
 from tap.paper.scores import scores_of
-from tap.paper.tables.registry import build_table
+from tap.paper.tables.build import build_table
 from tap.paper.tidy import tidy_path, write_tidy
 from tap.plan.endpoints import endpoint_path, uses_endpoint
 from tap.plan.runs import dense_run, pretraining_run, runs_of_table

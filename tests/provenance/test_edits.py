@@ -41,8 +41,8 @@ NOTHING = {
     "words of a refusal with values": ("engine/loop.py", "nothing was overwritten. Lower", "try to lower"),
     "local": (
         "core/straight_through.py",
-        "        scaled = scores / tau\n        logit = scaled - _threshold(scaled,",
-        "        z = scores / tau\n        logit = z - _threshold(z,",
+        "        scaled = (scores - highest) / tau\n        logit = scaled - _threshold(scaled,",
+        "        z = (scores - highest) / tau\n        logit = z - _threshold(z,",
     ),
     "unused function": (
         "core/budget.py",
@@ -57,8 +57,8 @@ NOTHING = {
     ),
     "layout": (
         "reducers/tap.py",
-        "        if max(layout.counts) == state.keep_count:",
-        "\n\n        if (max(layout.counts)) == (state.keep_count):",
+        "        if layer not in layers:",
+        "\n\n        if (layer) not in (layers):",
     ),
 }
 """Name: file, old text, new text. Nothing is stale."""
@@ -113,7 +113,7 @@ STALE = {
         "core/selection.py",
         "descending=True, stable=True",
         "descending=True, stable=False",
-        ("*/tap", "*/random", "*/attn_topk", "*/static", "probe/*", "endpoint/*", "tables", "figures"),
+        ("*/tap", "*/random", "*/attn_topk", "*/static", "probe/*", "endpoint/*"),
     ),
     "constant": ("core/straight_through.py", "BISECTION_STEPS = ", "BISECTION_STEPS = 1 + ", ("*/tap",)),
     "default value": (

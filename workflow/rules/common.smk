@@ -18,10 +18,11 @@ from tap.jobs.kinds.table import TABLE_FILES
 from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
 from tap.paper.figures.names import FIGURES
-from tap.paper.tables.names import OF_PROBES, OF_RATES, OF_SETTINGS
+from tap.paper.tables.names import groups
 from tap.plan.runs import pretraining_run, runs_of_table, trained_run
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
+from tap.provenance.equivalence import REPLAYED, code_as_recorded
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
 from tap.task_facts import TASKS
@@ -53,6 +54,9 @@ SCALE = CFG.scale
 config["scale"] = SCALE  # read by the captions of the report
 LOGS = f".tap/logs/{SCALE}"
 BUILT_TASKS = [task for task in CFG.tasks if is_built(task)]
+OF_RATES, OF_PROBES, OF_SETTINGS = (
+    groups()[group] for group in ("rates", "probes", "settings")
+)
 GROUPED = (*OF_RATES, *OF_SETTINGS, *OF_PROBES)
 TABLES, DRAWINGS = (
     f"results/{SCALE}/tables/{{name}}",
@@ -144,8 +148,14 @@ def spec(job, key=None):
 
 
 def code(job, key=None):
-    """The fingerprint of the code behind a job."""
-    return of(job, lambda kind, key: kind.code(CFG, key), key)
+    """The fingerprint of the code behind a job: its record's, where a replay has shown that today's does the same."""
+    today = of(job, lambda kind, key: kind.code(CFG, key), key)
+
+    def ask(wildcards):
+        record = Path(makes(job, "record").format(**dict(wildcards.items())))
+        return code_as_recorded(record, today(wildcards))
+
+    return ask if job in REPLAYED else today
 
 
 def argument(job):
@@ -171,9 +181,10 @@ def group(names, suffixes, pattern):
 
 
 def reported_of(tables):
-    """The printed tables that stand beside some tables."""
+    """The printed tables that stand beside some tables; a table that the paper does not have has none."""
     stems = [table.removeprefix("tab_").replace("_", "-") for table in tables]
-    return [f"tap/paper/reported/{stem}.yaml" for stem in stems]
+    files = [f"tap/paper/reported/{stem}.yaml" for stem in stems]
+    return [file for file in files if Path(file).is_file()]
 
 
 def all_results():

@@ -28,8 +28,8 @@ class Figure(NamedJob):
         return {"figure": " ".join(key), "scale": cfg.scale}
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
-        """All figures: what they share is most of them."""
-        return ("tap.paper.figures.registry:build_figure",)
+        """What draws figures, and the files of these."""
+        return ("tap.paper.figures.build:build_figure", *(f"tap.paper.figures.{name}:FIGURE" for name in key))
 
     def libraries(self, key: Names) -> tuple[str, ...]:
         """Those of tables, and those that draw."""
@@ -41,7 +41,7 @@ class Figure(NamedJob):
 
     def run(self, cfg: ScaleConfig, name: str, folder: Path) -> Sequence[Path]:
         """Draws one."""
-        from tap.paper.figures.registry import build_figure
+        from tap.paper.figures.build import build_figure
 
         stem = name.replace(":", "_").replace("-", "_")
         return build_figure(name, cfg.scale, folder, stamp=self.stamp(cfg, (stem,)))

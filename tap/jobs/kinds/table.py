@@ -10,7 +10,7 @@ from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.files import results_of_runs
 from tap.jobs.of_names import NamedJob, Names
-from tap.paper.tables.names import OF_SETTINGS
+from tap.paper.tables.names import groups, main_tables
 from tap.provenance.publish import tables_folder
 
 TABLE_FILES = (".tex", ".csv", ".compare.csv", ".compare.md")
@@ -28,12 +28,12 @@ class Table(NamedJob):
 
     def settings(self, cfg: ScaleConfig, key: Names) -> Any:
         """The main rate; all settings where a table is a function of these."""
-        whole = {"settings": cfg.model_dump(mode="json")} if key[0] in OF_SETTINGS else {}
+        whole = {"settings": cfg.model_dump(mode="json")} if key[0] in groups()["settings"] else {}
         return {"table": " ".join(key), "scale": cfg.scale, "main_rate": cfg.main_rate, **whole}
 
     def reads(self, cfg: ScaleConfig, key: Names) -> Mapping[str, Sequence[Path]]:
         """Of a main table, whose name ends in its task: the tidy table, what was verified behind it, and the runs."""
-        task, results = key[0].removeprefix("tab_"), Path("results") / cfg.scale
+        task, results = main_tables()[key[0]], Path("results") / cfg.scale
         return {
             "tidy": [results / f"tidy_{task}.csv"],
             "verified": [results / f"verified_{task}.json"],
@@ -41,8 +41,9 @@ class Table(NamedJob):
         }
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
-        """All tables: what they share is most of them."""
-        return ("tap.paper.tables.registry:build_table",)
+        """What builds tables, and the files of these: main tables have none of their own."""
+        own = (f"tap.paper.tables.{name}:TABLE" for name in key if name not in main_tables())
+        return ("tap.paper.tables.build:build_table", *own)
 
     def libraries(self, key: Names) -> tuple[str, ...]:
         """Those of tables."""
@@ -54,7 +55,7 @@ class Table(NamedJob):
 
     def run(self, cfg: ScaleConfig, name: str, folder: Path) -> Sequence[Path]:
         """Builds one."""
-        from tap.paper.tables.registry import build_table, table_name
+        from tap.paper.tables.build import build_table, table_name
 
         return build_table(name, cfg.scale, folder, stamp=self.stamp(cfg, (table_name(name),)))
 

@@ -70,6 +70,9 @@ class Verify(Job[str]):
                     "--all", help="name every file, where those of one kind and folder share a line otherwise"
                 ),
             ] = False,
+            strict: Annotated[
+                bool, typer.Option("--strict", help="results of earlier code are stale, whatever a replay has shown")
+            ] = False,
             task: Annotated[
                 str | None,
                 typer.Option("--task", help="keep the list of verified files as the one of this task's tables"),
@@ -105,7 +108,7 @@ class Verify(Job[str]):
                 raise UserError("--deep: looks at all results of the scale; name no files")
             passed = {*(allow or ()), *((Kind.MISSING, Kind.STALE) if published else ())}
             results = published_folder(cfg.scale) if published else None
-            found = verification.verify(cfg, staleness, targets or (), results=results)
+            found = verification.verify(cfg, staleness, targets or (), results=results, strict=strict)
             if not deep:
                 verification.require(found, passed, everything)
             else:

@@ -43,6 +43,7 @@ def run_audit(
         root,
         [Alteration(item.path, str(item.kind), item.reason, item.record) for item in found],
         root_hash=root_hash(verified.ledger),
+        replayed=verified.shown,
     )
     files = [atomic_write(folder / name, write(audit)) for name, write in FILES.items()]
     results = folder.parent

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tap.paper.audit.audit import make_audit
 from tap.paper.audit.job import run_audit
+from tap.paper.audit.report import to_json, to_markdown
 from tap.paper.tidy import tidy_path, write_tidy
 from tap.provenance.record import Stamp, read_record, record_job
 
@@ -76,3 +78,10 @@ def test_an_audit_can_be_repeated(recorded: Path) -> None:
     before = (recorded / "results/desk/audit/audit.html").read_bytes()
     verdict(recorded)
     assert (recorded / "results/desk/audit/audit.html").read_bytes() == before
+
+
+def test_the_audit_says_what_was_shown_by_replay(recorded):
+    audit = make_audit("desk", recorded, replayed={"results/desk/run.json": "made by commit c; 11 steps replayed"})
+    assert "- `results/desk/run.json`: made by commit c; 11 steps replayed" in to_markdown(audit)
+    assert json.loads(to_json(audit))["replayed"] == {"results/desk/run.json": "made by commit c; 11 steps replayed"}
+    assert "shown by replay" not in to_markdown(make_audit("desk", recorded))

@@ -14,7 +14,7 @@ from tap.paper.audit.job import run_audit
 from tap.paper.deep.reevaluation import Sample
 from tap.paper.deep.verification import verify_deeply
 from tap.paper.headline import write_headline
-from tap.paper.tables.registry import build_table
+from tap.paper.tables.build import build_table
 from tap.paper.tidy import tidy_path, write_tidy
 from tap.provenance.files import sha256_file
 from tap.provenance.ledger import read_ledger

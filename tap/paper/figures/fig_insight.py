@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -9,18 +11,73 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from tap.config.methods import SCORES
+from tap.paper.evidence import Evidence
+from tap.paper.figures.captions import DROPS, UNCERTAIN
+from tap.paper.figures.figure import PaperFigure
 from tap.paper.figures.panels import blocks, criteria_handles, curve, drops_by_block, handle, mark, missing
+from tap.paper.figures.probe_data import ATTENTION, COVERAGE, drops, framed, line, runs_of, spread
 from tap.paper.figures.style import CRITERIA, OTHERS, TASKS, TEXT_WIDTH
+from tap.paper.probe_results import Estimate, correlation
+from tap.paper.tidy_probes import LAYERS, RECOVERY
+
+READS = "probes"
 
 _BARS = {("seg", "miou"): "Seg\nmIoU", ("det", "box_ap"): "Det\nbox AP", ("det", "mask_ap"): "Det\nmask AP"}
 _ENDPOINTS = {"full offset": "", "stand-in": "//////"}
+_ALPHAS = {1.0: "full offset", 0.0: "stand-in"}
+_WORDS = (
+    f"{DROPS} (a) Classification: drop in top-1 accuracy by block; grey: the other criteria. (b) Drop with attention "
+    "minus drop with coverage by block, mIoU and box AP; above zero coverage loses less. (c) A point per criterion: "
+    "mean drops over the probed blocks of segmentation and detection, with Spearman's rank correlation of the criteria "
+    "and its interval, for which the images of both tasks are resampled independently. (d) Mean drop over the probed "
+    "blocks and checkpoints with the full offset (filled) and with the stand-in alone (hatched).",
+    f"Bands (attention and coverage in (a), both curves of (b)), brackets in (c) and error bars in (d): {UNCERTAIN}",
+)
+
+
+def data(evidence: Evidence) -> pd.DataFrame:
+    """The four panels of the paper's first figure."""
+    return framed(_lines(evidence))
+
+
+def _lines(evidence: Evidence) -> Iterator[dict]:
+    cls = evidence.probe("cls", LAYERS)
+    if cls is not None:
+        yield from drops(cls, "a")
+    dense = [probe for task in ("seg", "det") if (probe := evidence.probe(task, LAYERS)) is not None]
+    for probe in dense:
+        metric = SCORES[probe.task][0]
+        if {ATTENTION, COVERAGE} <= set(probe.criteria):
+            for layer in probe.layers:
+                gap = probe.drop(ATTENTION, metric, [layer]) - probe.drop(COVERAGE, metric, [layer])
+                yield line("b", probe, metric, "attention - coverage", layer, gap)
+    means = [probe.mean_drops(SCORES[probe.task][0]) for probe in dense]
+    for probe, mean in zip(dense, means, strict=True):
+        for name, drop in mean.items():
+            yield line("c", probe, SCORES[probe.task][0], name, 0, drop)
+    if len(dense) == 2:
+        common = [name for name in means[0] if name in means[1]]
+        value, bounds = correlation(*([part[name] for name in common] for part in means))
+        found = line("c", dense[0], "", "rank correlation", 0, Estimate(value, None))
+        known = {} if bounds is None else {"low": bounds.low, "high": bounds.high}
+        runs = " ".join((*found["runs"].split(), *runs_of(dense[1])))
+        yield {**found, "task": "seg, det", "runs": runs, **known}
+    for task in ("seg", "det"):
+        recovery = evidence.probe(task, RECOVERY)
+        for metric in SCORES[task] if recovery is not None else ():
+            assert recovery is not None
+            for alpha, name in _ALPHAS.items():
+                criterion = recovery.criteria[0]
+                drop = recovery.drop(criterion, metric, recovery.layers, alpha)
+                yield line("d", recovery, metric, name, 0, drop, spread(recovery, criterion, metric, alpha))
 
 
 def draw(frame: pd.DataFrame) -> Figure:
     """Four panels side by side.
 
     Args:
-        frame: what `tap.paper.figures.probe_data.insight` gives.
+        frame: what `data` gives.
     """
     figure = Figure(figsize=(TEXT_WIDTH, 2.1), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.04, wspace=0.04)  # type: ignore[union-attr]
@@ -114,3 +171,6 @@ def _endpoint_handles() -> list[Patch]:
     return [
         Patch(facecolor=faces[name], edgecolor="0.5", hatch=hatch, label=name) for name, hatch in _ENDPOINTS.items()
     ]
+
+
+FIGURE = PaperFigure(data, draw, _WORDS, (LAYERS, RECOVERY))

@@ -1,6 +1,6 @@
-"""Measured beside reported: signs, order and rank correlation, with what contradicts the paper said plainly.
+"""Measured beside reported: values side by side; of judged columns also signs, order and rank correlation.
 
-The two come from different data, models and devices, so values are only set side by side. What is compared is the sign
+The two come from different data, models and devices, so values are only set side by side. What is judged is the sign
 of every change from no pruning and the order of every pair of methods. An interval that includes zero settles nothing,
 and is called unresolved rather than agreement or contradiction.
 """
@@ -8,16 +8,17 @@ and is called unresolved rather than agreement or contradiction.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
 from tap.config.methods import DENSE
-from tap.paper.measured import Measured, Value
-from tap.paper.reported import ReportedTable
+from tap.paper.measured import Value
+from tap.paper.reported import Row
 from tap.paper.statistics import Interval, interval, spearman
+from tap.paper.tables.table import Filled, number_of, status_of, text_of
 
 AGREES, CONTRADICTS, UNRESOLVED = "agrees", "contradicts", "unresolved"
 NOT_MEASURED, NOT_REPORTED, NO_VERDICT = "not measured", "not reported", ""
@@ -36,47 +37,38 @@ COLUMNS = (
     "reported_difference",
     "same_sign",
     "verdict",
+    "status",
 )
 """One line per number of a row (kind ``value``), and one per pair of rows (kind ``order``; ``other`` is the row whose
-score is subtracted). The difference of a ``value`` line is that from no pruning."""
+score is subtracted). The difference of a ``value`` line is that from no pruning; its ``status`` says how the number is
+known. A verdict of columns that are not judged is the audit's."""
 
 
-def compare(
-    reported: ReportedTable, measured: Measured, scale: str, scores: Sequence[str], others: Sequence[str] = ()
-) -> pd.DataFrame:
-    """Sets a table's measured numbers beside the reported ones.
-
-    Args:
-        reported: the paper's table; its row keys are reducer names.
-        measured: what the runs measured.
-        scale: scale of the runs.
-        scores: metrics that get verdicts.
-        others: further columns of the reported table (throughput) that are only set side by side.
+def compare(filled: Filled) -> pd.DataFrame:
+    """Sets a table's numbers beside the paper's.
 
     Returns:
-        Table with the columns `COLUMNS`.
+        Table with the columns `COLUMNS`; words are left out.
     """
-    lines = []
-    for score in scores:
-        for row in reported.rows:
-            lines.append(_value_line(reported, measured, row.key, score))
-        ranked = [row.key for row in reported.rows if row.key != DENSE]
-        for first, second in combinations(ranked, 2):
-            lines.append(_order_line(reported, measured, first, second, score))
-    for row in reported.rows:
-        size = measured.value(row.key, "parameters" if row.key == DENSE else "parameters_added")
-        lines.append(_plain_line(reported, row.key, "size", size))
-        lines += [_plain_line(reported, row.key, name, measured.value(row.key, name)) for name in others]
-    return pd.DataFrame([{"scale": scale, **line} for line in lines], columns=list(COLUMNS))
+    lines = [{"scale": filled.evidence.scale, **line} for line in _lines(filled)]
+    return pd.DataFrame(lines, columns=list(COLUMNS))
 
 
-def rank_correlation(frame: pd.DataFrame, metric: str, measured: Measured | None = None) -> tuple[int, Interval | None]:
+def plain_columns(filled: Filled) -> list[str]:
+    """Columns that are only set side by side: the paper's and those that are typeset, without the judged ones."""
+    judged = {*filled.table.judged, *(f"{score}_delta" for score in filled.table.judged)}
+    shown = {key for head in filled.table.heads for key in head.keys}
+    shown |= set() if filled.table.reported is None else {column.key for column in filled.table.reported.columns}
+    return [column.key for column in filled.columns if column.key in shown - judged]
+
+
+def rank_correlation(frame: pd.DataFrame, metric: str, filled: Filled | None = None) -> tuple[int, Interval | None]:
     """Spearman's correlation of measured and reported scores over the rows that have both, no pruning left out.
 
     Args:
         frame: what `compare` returned.
         metric: the score.
-        measured: where given, the interval over resamples of the images comes from it; else the bounds are NaN.
+        filled: where given, the interval over resamples of the images comes from its runs; else the bounds are NaN.
 
     Returns:
         Number of common rows, and the correlation; None for fewer than three rows or a side without differences.
@@ -89,6 +81,7 @@ def rank_correlation(frame: pd.DataFrame, metric: str, measured: Measured | None
     estimate = float(spearman(rows["measured"].to_numpy(float), printed))
     if math.isnan(estimate):
         return len(rows), None
+    measured = None if filled is None else filled.evidence.measured(filled.table.task)
     parts = [measured.resampled(row, metric) for row in rows["row"]] if measured is not None else []
     known = [part for part in parts if part is not None]
     if not known or len(known) < len(rows):
@@ -129,39 +122,57 @@ def contradictions(frame: pd.DataFrame, names: dict[str, str]) -> list[str]:
     return sentences
 
 
-def _value_line(reported: ReportedTable, measured: Measured, row: str, score: str) -> dict:
-    line = _plain_line(reported, row, score, measured.value(row, score))
-    if row == DENSE:
-        return line
-    printed = reported.value(row, f"{score}_delta")
-    return line | _judged(measured.difference(row, score), printed)
+def _lines(filled: Filled) -> Iterator[dict]:
+    rows = filled.layout.rows
+    for score in filled.table.judged:
+        for row in rows:
+            if row.regime != "floor" or (row.key, score) in filled.cells:
+                yield _value_line(filled, row, score) | _change(filled, row, score)
+        ranked = [row.key for row in rows if row.key != DENSE and row.regime != "floor"]
+        for first, second in combinations(ranked, 2):
+            yield _order_line(filled, first, second, score)
+    for row in rows:
+        for column in plain_columns(filled):
+            content = filled.cells.get((row.key, column))
+            if text_of(content) is None and (content is not None or row.in_paper):
+                yield _value_line(filled, row, column)
 
 
-def _order_line(reported: ReportedTable, measured: Measured, first: str, second: str, score: str) -> dict:
-    a, b = reported.cell(first, score), reported.cell(second, score)
-    # Decimals, not floats: 83.3 - 83.2 must be the printed 0.1.
-    printed = float(a.value - b.value) if a and b and a.value is not None and b.value is not None else None
-    line = {"kind": "order", "row": first, "other": second, "metric": score, "verdict": NO_VERDICT}
-    return line | _judged(measured.difference(first, score, second), printed)
-
-
-def _plain_line(reported: ReportedTable, row: str, metric: str, value: Value | None) -> dict:
-    has = any(column.key == metric for column in reported.columns)
+def _value_line(filled: Filled, row: Row, column: str) -> dict:
+    content = filled.cells.get((row.key, column))
+    verdict = NO_VERDICT if filled.in_paper(row, column) else NOT_REPORTED
     return {
         "kind": "value",
-        "row": row,
+        "row": row.key,
         "other": "",
-        "metric": metric,
-        "measured": None if value is None else value.mean,
-        "reported": reported.value(row, metric) if has else None,
-        "verdict": NO_VERDICT if value is not None else NOT_MEASURED,
+        "metric": column,
+        "measured": number_of(content),
+        "reported": filled.layout.value(row.key, column),
+        "verdict": NOT_MEASURED if content is None else verdict,
+        "status": str(status_of(content)),
     }
 
 
-def _judged(difference: Value | None, printed: float | None) -> dict:
+def _change(filled: Filled, row: Row, score: str) -> dict:
+    """What a value line says of the change from no pruning, which that row itself and floors do not have."""
+    if row.key == DENSE or row.regime == "floor":
+        return {}
+    delta = f"{score}_delta"
+    return _judged(filled.cells.get((row.key, delta)), filled.layout.value(row.key, delta))
+
+
+def _order_line(filled: Filled, first: str, second: str, score: str) -> dict:
+    a, b = filled.layout.cell(first, score), filled.layout.cell(second, score)
+    # Decimals, not floats: 83.3 - 83.2 must be the printed 0.1.
+    printed = float(a.value - b.value) if a and b and a.value is not None and b.value is not None else None
+    line = {"kind": "order", "row": first, "other": second, "metric": score, "verdict": NO_VERDICT}
+    return line | _judged(filled.evidence.difference(filled.table.task, first, second, score), printed)
+
+
+def _judged(difference: object, printed: float | None) -> dict:
     """Difference, bounds, sign and verdict of a line."""
     found: dict = {"reported_difference": printed}
-    if difference is None:
+    if not isinstance(difference, Value):
         return found | {"verdict": NOT_MEASURED}
     bounds = difference.interval
     found |= {"measured_difference": difference.mean}
