@@ -1,75 +1,73 @@
 """TAP's models under timm's factory: `import tap`, then `timm.create_model("tap_vit_base_patch16_224")`.
 
-timm has no plug-in interface, and importing it takes seconds that the command line and the workflow do not have. So the
-names are registered when timm is there, or as soon as it comes, whichever of the two is imported first.
+Each name is a ViT of timm's with a register at keep rate 0.5. Keyword arguments are timm's, and those of
+`tap.create_model` that concern the method: `keep_rate`, `method`, `controller`, `weights`, `sha256`, `anneal_steps`.
+With `features_only=True` the model gives complete grids, and its register is that of `task="seg"`.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
 
-_TIMM_ONLY = {"pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"}
-"""What timm's factory hands to every model; it concerns downloads, which there are none of."""
+from timm.models import build_model_with_cfg, generate_default_cfgs, get_pretrained_cfg, is_model, register_model
+from torch import nn
+
+from tap.errors import UserError
+from tap.factory import build
+
+BASES: Final = {
+    "tap_vit_tiny_patch16_224": "vit_tiny_patch16_224",
+    "tap_vit_small_patch16_224": "vit_small_patch16_224",
+    "tap_vit_base_patch16_224": "vit_base_patch16_224.mae",
+    "tap_vit_large_patch16_224": "vit_large_patch16_224.mae",
+    "tap_deit3_small_patch16_224": "deit3_small_patch16_224",
+    "tap_deit3_medium_patch16_224": "deit3_medium_patch16_224",
+    "tap_deit3_base_patch16_224": "deit3_base_patch16_224",
+    "tap_deit3_large_patch16_224": "deit3_large_patch16_224",
+    "tap_vit_small_patch14_reg4_dinov2": "vit_small_patch14_reg4_dinov2",
+    "tap_vit_base_patch14_reg4_dinov2": "vit_base_patch14_reg4_dinov2",
+    "tap_vit_large_patch14_reg4_dinov2": "vit_large_patch14_reg4_dinov2",
+}
+"""timm's model behind each name."""
+
+_SHARED = ("input_size", "fixed_input_size", "interpolation", "crop_pct", "crop_mode", "mean", "std", "license")
+"""What of a model's configuration holds for the same images under a register."""
 
 
-def tap_vit_base_patch16_224(pretrained: bool = False, **kwargs: Any) -> Any:
-    """ViT-B/16 with MAE conventions under TAP at keep rate 0.5.
+def _configuration(base: str) -> dict[str, Any]:
+    own: Any = get_pretrained_cfg(base)
+    shared = {key: getattr(own, key) for key in _SHARED if getattr(own, key, None) is not None}
+    return shared | {"num_classes": 1000, "first_conv": "encoder.vit.patch_embed.proj", "classifier": "head"}
 
-    Keyword arguments are those of `tap.create_model`; timm's `in_chans`, `img_size` and `drop_path_rate` work as well.
+
+default_cfgs = generate_default_cfgs({name: _configuration(base) for name, base in BASES.items()})
+"""What `register_model` looks up: sizes, mean and std; no weights are published under these names."""
+
+
+def _entrypoint(name: str, base: str) -> Callable[..., nn.Module]:
+    def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+        if pretrained:
+            raise UserError(
+                "pretrained: no weights are published for this name; pass weights='<file>' instead, or "
+                "tap.wrap(timm.create_model(..., pretrained=True))"
+            )
+        if kwargs.get("features_only"):
+            kwargs.setdefault("task", "seg")
+        return build_model_with_cfg(
+            partial(build, base), name, False, feature_cfg={"out_indices": 3, "feature_cls": "getter"}, **kwargs
+        )
+
+    create.__name__ = create.__qualname__ = name
+    create.__doc__ = f"""`{base}` under TAP at keep rate 0.5.
 
     Raises:
-        UserError: `pretrained=True`; no weights are published under this name.
+        UserError: `pretrained=True`, or an argument that does not fit.
     """
-    from tap.errors import UserError
-    from tap.factory import create_model
-
-    if pretrained:
-        raise UserError("pretrained: no weights are published for this name; pass weights='<file>' instead")
-    for timm_name, own_name in (("in_chans", "channels"), ("img_size", "image_size"), ("drop_path_rate", "drop_path")):
-        if timm_name in kwargs:
-            kwargs[own_name] = kwargs.pop(timm_name)
-    own = {key: value for key, value in kwargs.items() if key not in _TIMM_ONLY}
-    return create_model("vit_base_patch16_224.mae", **own)
+    return create
 
 
-def register() -> None:
-    """Registers the names, now or right after timm's import."""
-    if "timm" in sys.modules and hasattr(sys.modules["timm"], "models"):
-        _register_now()
-    elif not any(isinstance(finder, _AfterTimm) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AfterTimm())
-
-
-def _register_now() -> None:
-    from timm.models import is_model, register_model
-
-    if not is_model(tap_vit_base_patch16_224.__name__):
-        register_model(tap_vit_base_patch16_224)
-
-
-class _AfterTimm(MetaPathFinder):
-    """Lets the usual finders import timm and registers the names when that is done."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if fullname != "timm":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("timm")
-        if spec is None or spec.loader is None:
-            return None
-        load = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            load(module)
-            _register_now()
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+for _name, _base in BASES.items():
+    if not is_model(_name):
+        register_model(_entrypoint(_name, _base))

@@ -16,9 +16,9 @@ from torch import nn
 
 import tap
 import tap.factory
+from tap.config.methods import methods_of
 from tap.config.schema import ControllerConfig
 from tap.errors import UserError
-from tap.reducers.registry import available
 from tap.tasks.classification.model import Classifier
 
 NAME = "vit_tiny_patch16_224"
@@ -30,7 +30,7 @@ def images() -> torch.Tensor:
     return torch.randn(2, 3, 48, 48, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.mark.parametrize("method", available())
+@pytest.mark.parametrize("method", methods_of("cls"))
 def test_logits_and_trace(method, images):
     model = create(method=method, keep_rate=0.5).eval()
     with torch.no_grad():
@@ -108,7 +108,9 @@ def test_options_reach_the_model():
         ({"image_size": 0}, "image_size: must be greater than or equal to 8, got 0"),
         ({"channels": 0}, "channels: must be greater than or equal to 1, got 0"),
         ({"drop_path": 1.0}, "drop_path: must be less than 1, got 1.0"),
-        ({"num_classes": 0}, "num_classes: 0 outputs"),
+        ({"num_classes": -1}, "num_classes: -1 outputs"),
+        ({"method": "algm"}, "'algm' does not have the task 'cls', only seg; choose one of dense"),
+        ({"anneal_steps": 0}, "anneal_steps: 0 is no length"),
         ({"controller": ControllerConfig(layers=(3, 13))}, "block 13 does not exist in a model with 12 blocks"),
         ({"weights": "absent.safetensors"}, "absent.safetensors: there is no such weights file"),
     ],
@@ -155,13 +157,19 @@ def test_the_head_starts_almost_silent():
     assert not head.bias.any()
 
 
-def test_importing_the_package_does_not_import_torch_and_timm_learns_the_name_later():
-    """The command line starts without waiting for torch."""
-    code = (
-        "import sys, tap; assert not {'torch', 'timm'} & set(sys.modules); import timm; "
-        "assert timm.is_model('tap_vit_base_patch16_224')"
-    )
+@pytest.mark.parametrize("order", ["import tap; import timm", "import timm; import tap"])
+def test_importing_the_package_tells_timm_the_names(order):
+    code = f"{order}; assert timm.is_model('tap_vit_base_patch16_224') and timm.list_models('tap_*')"
+    code += "; import sys; assert not [f for f in sys.meta_path if type(f).__module__.startswith('tap')]"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(tap.__file__).parents[1])
+
+
+@pytest.mark.parametrize("arguments", [["-m", "tap.runs"], ["-c", "import sys, snakemake; import tap.config.load"]])
+def test_command_line_and_workflow_do_not_wait_for_torch(arguments):
+    code = "; assert not {'torch', 'timm'} & set(sys.modules)" if arguments[0] == "-c" else ""
+    command = [sys.executable, "-X", "importtime", arguments[0], arguments[1] + code]
+    done = subprocess.run(command, check=True, cwd=Path(tap.__file__).parents[1], capture_output=True, text=True)
+    assert not {line.split("|")[-1].strip() for line in done.stderr.splitlines()} & {"torch", "timm"}
 
 
 def test_the_package_has_no_other_names():

@@ -17,7 +17,7 @@ LAYERS = [
     {"engine"},
     {"studies", "profiling"},
     {"paper"},
-    {"factory", "cli", "timm_models"},
+    {"factory", "cli", "hub", "huggingface", "timm_models", "vision_transformer"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -146,6 +146,7 @@ def test_a_new_method_is_one_file_and_another_one_if_it_has_settings(settings, t
     (tmp_path / "params.yaml").write_text(f"scale: smoke\noverrides:{overrides}")
     code = """
 import json, sys
+sys.argv = ["tap"]  # as the command line
 from tap.config import load_scale, runs_of_table
 from tap.config.generate import generated_files
 from tap.config.jobs import endpoint_specs, job_spec

@@ -15,6 +15,7 @@ from timm.layers import DropPath
 from timm.layers.attention import Attention
 from timm.models.vision_transformer import Block
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from tap.encoder.attention import attend, class_attention, mean_incoming_attention
 from tap.encoder.patch_positions import Groups, PatchPositions, Windows
@@ -42,6 +43,21 @@ def check_block(block: Any, name: str) -> None:
 
 def run_block(block: Any, tokens: Tokens) -> Tokens:
     """One whole block without any reduction."""
+    if not recomputes(block):
+        return _run_block(block, tokens)
+    x = checkpoint(lambda x: _run_block(block, tokens.with_states(x)).x, tokens.x, use_reentrant=False)
+    return tokens.with_states(x)
+
+
+def recomputes(block: Any) -> bool:
+    """Whether a block's activations are computed again in the backward pass instead of kept (gradient checkpointing).
+
+    `block.grad_checkpointing` switches it on; decisions of a method are never taken twice.
+    """
+    return getattr(block, "grad_checkpointing", False) and torch.is_grad_enabled()
+
+
+def _run_block(block: Any, tokens: Tokens) -> Tokens:
     windows = _windows(block.attn, tokens)
     if windows is not None:
         return _run_window_block(block, tokens, windows)
@@ -49,7 +65,7 @@ def run_block(block: Any, tokens: Tokens) -> Tokens:
         return tokens.with_states(block(tokens.rectangle))
     hidden = block.norm1(tokens.x)
     query, key, value = project_all(block.attn, hidden)
-    return run_mlp(block, add_attention(block, tokens, hidden, query, key, value))
+    return _run_mlp(block, add_attention(block, tokens, hidden, query, key, value))
 
 
 def project(attn: Any, hidden: Tensor, part: Part) -> Tensor:
@@ -95,10 +111,20 @@ def run_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> To
         hidden: their normalised states `(T, d)`.
         key: their keys `(T, H, d_h)`.
     """
+    if not recomputes(block):
+        return _run_survivors(block, tokens, hidden, key)
+
+    def states(x: Tensor, hidden: Tensor, key: Tensor) -> Tensor:
+        return _run_survivors(block, tokens.with_states(x), hidden, key).x
+
+    return tokens.with_states(checkpoint(states, tokens.x, hidden, key, use_reentrant=False))
+
+
+def _run_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> Tokens:
     query, value = project(block.attn, hidden, "q"), project(block.attn, hidden, "v")
     tokens = add_attention(block, tokens, hidden, query, key, value)
     del hidden, query, key, value  # the MLP is where memory peaks
-    return run_mlp(block, tokens)
+    return _run_mlp(block, tokens)
 
 
 def add_attention(
@@ -159,6 +185,13 @@ def add_attended(block: Any, tokens: Tokens, hidden: Tensor, out: Tensor) -> Tok
 
 def run_mlp(block: Any, tokens: Tokens) -> Tokens:
     """The feed-forward sublayer with its residual connection."""
+    if not recomputes(block):
+        return _run_mlp(block, tokens)
+    x = checkpoint(lambda x: _run_mlp(block, tokens.with_states(x)).x, tokens.x, use_reentrant=False)
+    return tokens.with_states(x)
+
+
+def _run_mlp(block: Any, tokens: Tokens) -> Tokens:
     windows = _windows(block.attn, tokens)
     if windows is None:
         return tokens.with_states(_add_mlp(block, tokens.x, tokens, None))

@@ -109,9 +109,16 @@ class SparseEncoder(nn.Module):
         return EncoderOutput(tokens, grids, state.grid, state.trace, state.recovery, state.memory, counts)
 
     def begin(
-        self, images: Tensor, sample_ids: Tensor | None = None, return_trace: bool = False
+        self,
+        images: Tensor,
+        sample_ids: Tensor | None = None,
+        return_trace: bool = False,
+        read: bool | None = None,
     ) -> tuple[Tokens, ForwardState]:
-        """What enters the first block, and what the blocks of this pass share; arguments and errors as `forward`."""
+        """What enters the first block, and what the blocks of this pass share; arguments and errors as `forward`.
+
+        `read` says whether the pass keeps records for reading grids; None where there are read blocks.
+        """
         size = self._grid(images)
         embedded = self._embed(images, size[0] * size[1])
         if sample_ids is None:
@@ -121,13 +128,13 @@ class SparseEncoder(nn.Module):
             size,
             keep_count(size[0] * size[1], self.reducer.keep_rate),
             sample_ids,
-            RecoveryBuffer(self.recovery, size, sample_ids) if self.read_blocks else None,
+            RecoveryBuffer(self.recovery, size, sample_ids) if read or (read is None and self.read_blocks) else None,
             Trace(size, sample_ids) if return_trace else None,
         )
         return Tokens.dense(embedded, prefix, size), state
 
     def pool(self, output: EncoderOutput) -> Tensor:
-        """What the model's classifier reads `(B, d)`: the class token, or the mean of the surviving patches.
+        """What the model's classifier reads `(B, d)`: the class token, or what timm pools of the surviving patches.
 
         A method may have a readout of its own.
         """
@@ -138,12 +145,34 @@ class SparseEncoder(nn.Module):
         if vit.global_pool == "token":
             rows = tokens.x.index_select(0, tokens.layout.prefix_rows(0))
             return vit.fc_norm(vit.norm(rows))
-        if vit.global_pool != "avg" or vit.attn_pool is not None:
-            raise UserError(f"model: pooling '{vit.global_pool}' is not supported; create it with global_pool='token'")
-        patches = vit.norm(tokens.grid(tokens.x))
-        if tokens.layout.valid is not None:
-            patches = patches * tokens.layout.valid[..., None]
-        return vit.fc_norm(patches.sum(dim=1) / tokens.layout.counts_tensor[:, None])
+        return vit.fc_norm(vit.pool(self.features(output)))
+
+    def features(self, output: EncoderOutput) -> Tensor:
+        """Normalised states as timm's `forward_features` gives them: the model's own prefix rows, then patches.
+
+        The tokens that a method has added are left out. An image with fewer patches than another of its batch is
+        filled up with the mean of its own, which neither changes a mean nor a maximum over them.
+
+        Returns:
+            `(B, P + N, d)` with the model's P prefix tokens and the N patches of the longest image.
+
+        Raises:
+            UserError: counts differ, and the model pools by attention, which filling up would change.
+        """
+        vit, tokens = self.vit, output.tokens
+        layout = tokens.layout
+        rows = torch.arange(vit.num_prefix_tokens, device=layout.device) + layout.starts[:, None]
+        prefix, patches = vit.norm(tokens.x[rows]), vit.norm(tokens.grid(tokens.x))
+        if layout.valid is not None:
+            if vit.attn_pool is not None:
+                raise UserError(
+                    "model: pooling by attention needs equally many patches in all images of a batch; choose a method "
+                    "with a fixed count, or pass images one by one"
+                )
+            real = layout.valid[..., None]
+            mean = (patches * real).sum(dim=1, keepdim=True) / layout.counts_tensor[:, None, None]
+            patches = torch.where(real, patches, mean.to(patches.dtype))
+        return torch.cat([prefix, patches], dim=1)
 
     def _embed(self, images: Tensor, patches: int) -> Tensor:
         """Patch, position and prefix embedding as timm (or ViTDet) does it, and the register behind the class token."""

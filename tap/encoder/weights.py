@@ -6,6 +6,7 @@ import hashlib
 import io
 import pickle
 import struct
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,12 @@ from tap.encoder.relative import resize_table
 from tap.encoder.vitdet import on_grid, resize_positions
 from tap.errors import UserError
 
-_PREFIXES = ("encoder.vit.", "backbone.net.")
-"""Where a backbone is inside a whole model: of this project's runs, and of public ViTDet."""
-_HEADS = ("head.", "fc_norm.")
+_WRAPPING = {"_orig_mod", "backbone", "encoder", "model", "module", "net", "vit"}
+"""Parts of a tensor's name that only say what the backbone was wrapped in: DistributedDataParallel, torch.compile, a
+task's model, this project's runs (`encoder.vit`), public ViTDet (`backbone.net`)."""
+_STEM = "patch_embed.proj.weight"
+_HEADS = ("head.",)
+_NORMS = ("norm.", "fc_norm.")
 _DECODER = ("decoder", "mask_token")
 # Where published checkpoints keep their tensors (MAE and ViTDet: "model").
 _WRAPPERS = ("model", "state_dict")
@@ -109,7 +113,9 @@ def _damaged(path: Path, error: Exception) -> UserError:
 
 
 def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None, pretrained_only: bool = False) -> None:
-    """Fills a timm ViT with pre-trained weights; heads and MAE decoders in the file are left out.
+    """Fills a timm ViT with pre-trained weights; heads, MAE decoders and wrappers' prefixes in the file are left out.
+
+    A norm behind global pooling is kept where the model has one; where it has none, a warning says so.
 
     The position embedding is resized where the file has another grid, and a class token that the model does not have is
     dropped together with its position. Relative tables that the file does not have stay at zero.
@@ -125,22 +131,19 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None, pret
             architecture (nothing is loaded then).
     """
     tensors = read_tensors(path, expected_sha256)
-    places = tuple(prefix + head for prefix in ("", *_PREFIXES) for head in _HEADS)
-    heads = sorted(name for name in tensors if name.startswith(places))
+    heads = sorted(name for name in tensors if _without_wrapping(name).startswith((*_HEADS, "fc_norm.")))
     if heads and pretrained_only and expected_sha256 is None:
         raise UserError(
             f"{path}: is no MAE pre-training but fine-tuned to classes (it has {', '.join(heads)}), so that what "
             "starts from it has seen labels; name the pre-training's file, or pin this one's sha256 if it is meant"
         )
-    for prefix in _PREFIXES:
-        if any(name.startswith(prefix) for name in tensors):
-            tensors = {n.removeprefix(prefix): value for n, value in tensors.items() if n.startswith(prefix)}
+    tensors = unwrapped(tensors, _STEM)
     wanted = {name: value for name, value in vit.state_dict().items() if not name.startswith(_HEADS)}
     tensors = {name: value for name, value in tensors.items() if not name.startswith((*_HEADS, *_DECODER))}
     tensors = _fit_tables(_fit_positions(tensors, vit), wanted)
     # A model that pools globally has no use for the final norm of a class-token checkpoint, and the other way round.
-    missing = sorted(name for name in wanted if name not in tensors and not name.startswith("norm."))
-    unknown = sorted(name for name in tensors if name not in wanted and not name.startswith("norm."))
+    missing = sorted(name for name in wanted if name not in tensors and not name.startswith(_NORMS))
+    unknown = sorted(name for name in tensors if name not in wanted and not name.startswith(_NORMS))
     other = sorted(
         f"{name} {tuple(tensors[name].shape)}, not {tuple(value.shape)}"
         for name, value in wanted.items()
@@ -154,6 +157,33 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None, pret
     if problems:
         raise UserError(f"weights: {path} is of another architecture: tensors {'; '.join(problems)}")
     vit.load_state_dict({name: tensors[name] for name in wanted if name in tensors}, strict=False)
+    if "norm.weight" in wanted and "norm.weight" not in tensors and "fc_norm.weight" in tensors:
+        warnings.warn(
+            f"{path}: is of a model that pools globally, and its norm (fc_norm) has no place in one that does not; "
+            "give global_pool='avg' to keep it",
+            stacklevel=2,
+        )
+
+
+def _without_wrapping(name: str) -> str:
+    parts = name.split(".")
+    return ".".join(parts[next((i for i, part in enumerate(parts) if part not in _WRAPPING), 0) :])
+
+
+def unwrapped(tensors: dict[str, Tensor], stem: str) -> dict[str, Tensor]:
+    """The tensors of a model without the prefixes that its wrappers gave their names.
+
+    Args:
+        tensors: by name, of a whole checkpoint.
+        stem: name of a tensor that every such model has; only names with the same prefix as it are kept.
+
+    Returns:
+        The tensors by their plain names; `tensors` itself where nothing is to be taken off.
+    """
+    wrapped = [name.removesuffix(stem) for name in tensors if name.endswith(f".{stem}")]
+    if stem in tensors or len(wrapped) != 1 or not set(wrapped[0].rstrip(".").split(".")) <= _WRAPPING:
+        return tensors
+    return {n.removeprefix(wrapped[0]): value for n, value in tensors.items() if n.startswith(wrapped[0])}
 
 
 def _fit_positions(tensors: dict[str, Tensor], vit: Any) -> dict[str, Tensor]:

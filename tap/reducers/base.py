@@ -139,6 +139,7 @@ class Reducer(nn.Module):
         wants_patch_targets: whether `losses` reads the class of every patch.
         training_only: beginnings of the names of parameters that inference does not read.
         progress: share of the training that is done.
+        progress_is_told: whether `set_progress` was ever called.
     """
 
     name: ClassVar[str]
@@ -153,11 +154,14 @@ class Reducer(nn.Module):
         self.settings = settings
         self.keep_rate = settings.keep_rate
         self.progress = 0.0
+        self.progress_is_told = False
 
     @property
     def options(self) -> Any:
-        """The method's own settings: a model of `tap.config.options`."""
-        return OPTIONS[self.name]() if self.settings.options is None else self.settings.options
+        """The method's own settings: a model of `tap.config.options`; None for a method without any."""
+        if self.settings.options is not None or self.name not in OPTIONS:
+            return self.settings.options
+        return OPTIONS[self.name]()
 
     def extra_prefix(self, batch: int, patches: int) -> Tensor | None:
         """Tokens that join behind the class token `(B, r, d)`; None for no token."""
@@ -194,8 +198,15 @@ class Reducer(nn.Module):
         return PartRates()
 
     def set_progress(self, progress: float) -> None:
-        """Tells the share of the training that is done, in [0, 1]; before every step."""
+        """Tells the share of the training that is done, in [0, 1]; before every step.
+
+        Raises:
+            UserError: `progress` is outside [0, 1].
+        """
+        if not 0.0 <= progress <= 1.0:
+            raise UserError(f"progress: {progress} is outside [0, 1]; give the share of the training that is done")
         self.progress = progress
+        self.progress_is_told = True
 
     def added_parameters(self, training: bool = False) -> int:
         """Parameters that the method adds to the model, at inference or in training, counted from the module."""

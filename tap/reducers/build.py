@@ -58,7 +58,7 @@ def _plain_vit(model: ModelConfig, dynamic_size: bool) -> VisionTransformer:
         "global_pool": "token" if model.class_token else "avg",
     }
     if model.timm_name is not None:
-        return _named_vit(model.timm_name, common)
+        return named_vit(model.timm_name, common)
     if model.image_size % model.patch_size:
         raise UserError(f"model: image_size {model.image_size} is not a multiple of patch_size {model.patch_size}")
     if model.width % model.heads:
@@ -75,8 +75,16 @@ def _plain_vit(model: ModelConfig, dynamic_size: bool) -> VisionTransformer:
     )
 
 
-def _named_vit(name: str, options: dict[str, Any]) -> VisionTransformer:
-    """timm's model of a name, after everything about it that a person can get wrong."""
+def named_vit(name: str, options: dict[str, Any]) -> VisionTransformer:
+    """timm's model of a name, after everything about it that a person can get wrong.
+
+    Args:
+        name: timm name, with or without the part behind the dot.
+        options: keyword arguments of timm's `VisionTransformer`.
+
+    Raises:
+        UserError: timm does not know the name, it names another kind of model, or its size and patch do not fit.
+    """
     if not timm.is_model(name):
         near = get_close_matches(name, timm.list_models("vit*"), n=3)
         raise UserError(f"model: timm does not know '{name}'; near names: {', '.join(near) or 'none'}")
@@ -90,8 +98,8 @@ def _named_vit(name: str, options: dict[str, Any]) -> VisionTransformer:
         raise UserError(
             f"model: '{name}' is not a plain Vision Transformer; name one, such as vit_base_patch16_224.mae"
         )
-    size, patch = options["img_size"], vit.patch_embed.patch_size
-    if size % patch[0] or size % patch[1]:
+    size, patch = options.get("img_size", vit.patch_embed.img_size), vit.patch_embed.patch_size
+    if any(side % patch[axis] for axis, side in enumerate((size, size) if isinstance(size, int) else size)):
         raise UserError(f"model: image_size {size} is not a multiple of the patch size {patch[0]} of '{name}'")
     return vit
 

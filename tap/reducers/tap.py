@@ -75,8 +75,13 @@ class Tap(Reducer):
         if self.training and self.settings.gumbel:
             perturbed = scores + gumbel_like(scores)
         keep = select(perturbed, allocation.removals, layout.valid)
-        # The last layer leaves K everywhere, which the host knows; before it, the counts are the one thing read back.
-        counts = [state.keep_count] * layout.batch if last else (layout.counts_tensor - allocation.removals).tolist()
+        # The host knows what the last layer and a schedule leave; elsewhere the counts are the one thing read back.
+        if last:
+            counts = [state.keep_count] * layout.batch
+        elif self.settings.schedule is not None:
+            counts = [max(count - self._scheduled(layer, state), state.keep_count) for count in layout.counts]
+        else:
+            counts = (layout.counts_tensor - allocation.removals).tolist()
         scale = None
         if state.recovery is not None and state.recovery.settings.scale == "learned":
             scale = self.controller.recovery_scale(register_state)
@@ -108,10 +113,15 @@ class Tap(Reducer):
         if layer == self.settings.layers[-1]:
             return allocate(None, budget, counts, last=True)
         if self.settings.schedule is not None:
-            removals = split_by_shares(self.settings.schedule, state.patches - state.keep_count)
-            given = removals[self.settings.layers.index(layer)]
-            return settle_proposal(torch.full_like(budget, given, dtype=torch.float32), budget, counts)
+            given = torch.full_like(budget, self._scheduled(layer, state), dtype=torch.float32)
+            return settle_proposal(given, budget, counts)
         return allocate(self.controller.share_logit(register_state), budget, counts, last=False)
+
+    def _scheduled(self, layer: int, state: ForwardState) -> int:
+        """Patches that every image loses at this block under a given schedule."""
+        assert self.settings.schedule is not None
+        removals = split_by_shares(self.settings.schedule, state.patches - state.keep_count)
+        return removals[self.settings.layers.index(layer)]
 
     def _masked(self, tokens: Tokens, perturbed: Tensor, keep: Tensor, allocation: Allocation, rows: Tensor) -> Tensor:
         """The retained rows times the straight-through mask (Eqs. 4-6): the same values, with gradients to the scores.

@@ -50,10 +50,16 @@ def test_with_pruning_every_option_runs(name):
     assert output.tokens.layout.prefix == own + 1, "the register joins behind the model's own tokens"
 
 
-def test_average_pooling_leaves_prefix_and_padding_out():
-    """Counts differ after the second of three pruning blocks when the last one is beyond what ran: pool by hand."""
-    encoder = tiny_encoder("tap", 0.4, (1, 2, 4), class_token=False, grid=(4, 5))
+def ragged_encoder(**vit):
+    """Counts differ after the second of three pruning blocks, and the last one is beyond what runs."""
+    encoder = tiny_encoder("tap", 0.4, (1, 2, 4), grid=(4, 5), **vit)
     encoder.vit.blocks = encoder.vit.blocks[:3]
+    return encoder
+
+
+def test_average_pooling_leaves_prefix_and_padding_out():
+    """Pooled by hand."""
+    encoder = ragged_encoder(class_token=False)
     with torch.no_grad():
         output = encoder(tiny_images(encoder, 4))
         pooled = encoder.pool(output)
@@ -63,6 +69,42 @@ def test_average_pooling_leaves_prefix_and_padding_out():
             start = int(output.tokens.layout.starts[image]) + 1
             rows = encoder.vit.norm(output.tokens.x[start : start + count])
             torch.testing.assert_close(pooled[image], encoder.vit.fc_norm(rows.mean(dim=0)))
+
+
+@pytest.mark.parametrize("pooling", ["avgmax", "max", "", "map", "prr"])
+def test_other_pooling_is_timm_s(pooling):
+    """On equally many patches; without removals it is the dense model."""
+    encoder = tiny_encoder("dense", global_pool=pooling)
+    images = tiny_images(encoder, 3)
+    with torch.no_grad():
+        vit = encoder.vit
+        torch.testing.assert_close(encoder.pool(encoder(images)), vit.forward_head(vit.forward_features(images), True))
+        pruned = tiny_encoder("tap", 0.5, global_pool=pooling)
+        output = pruned(images)
+        states = pruned.features(output)
+        assert states.shape == (3, 1 + 8, 16)  # the register is left out
+        rows = output.tokens.rectangle
+        torch.testing.assert_close(states, pruned.vit.norm(torch.cat([rows[:, :1], rows[:, 2:]], dim=1)))
+        assert torch.equal(pruned.pool(output), pruned.vit.forward_head(states, True))
+
+
+@pytest.mark.parametrize("pooling", ["avg", "max", "avgmax"])
+def test_pooling_does_not_see_what_fills_up_a_batch(pooling):
+    encoder = ragged_encoder(global_pool=pooling)
+    images = tiny_images(encoder, 6)
+    with torch.no_grad():
+        output = encoder(images)
+        assert not output.tokens.layout.uniform
+        together = encoder.vit.forward_head(encoder.features(output), True)
+        torch.testing.assert_close(together, encoder.pool(output), rtol=1e-5, atol=1e-6)
+        alone = torch.cat([encoder.pool(encoder(image[None])) for image in images])
+    torch.testing.assert_close(together, alone, rtol=1e-5, atol=1e-5)
+
+
+def test_pooling_by_attention_needs_equal_counts():
+    encoder = ragged_encoder(global_pool="map")
+    with torch.no_grad(), pytest.raises(UserError, match="pooling by attention needs equally many"):
+        encoder.pool(encoder(tiny_images(encoder, 6)))
 
 
 def test_any_size_with_a_dynamic_position_embedding():
@@ -107,9 +149,6 @@ def test_unsupported_models_are_refused():
         SparseEncoder(tiny_vit(), Dense(settings), read_blocks=(0, 2, 5))
     with pytest.raises(UserError, match="patch_drop"):
         SparseEncoder(tiny_vit(patch_drop_rate=0.5), Dense(settings))
-    pooled = SparseEncoder(tiny_vit(global_pool="max"), Dense(settings)).eval()
-    with pytest.raises(UserError, match="pooling 'max' is not supported"):
-        pooled.pool(pooled(torch.randn(1, 3, 8, 8)))
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "autocast"])

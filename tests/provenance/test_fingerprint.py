@@ -240,7 +240,8 @@ def test_a_class_that_libraries_call_counts_whole(project):
 
 def test_nothing_is_imported():
     code = (
-        "import sys; from tap.provenance.fingerprint import code_fingerprint as f;"
+        "import sys; sys.argv = ['tap'];"  # as the command line
+        "from tap.provenance.fingerprint import code_fingerprint as f;"
         "f(['tap.encoder.attention'], ['torch']); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,12 +11,22 @@ from tap.encoder.trace import Trace
 from tap.tasks.teacher import Teacher
 
 
+def new_head(width: int, num_classes: int) -> nn.Module:
+    """A linear head on `width` features, or none for 0 classes."""
+    if num_classes == 0:
+        return nn.Identity()
+    head = nn.Linear(width, num_classes)
+    nn.init.trunc_normal_(head.weight, std=2e-5)  # MAE's fine-tuning starts from an almost silent head
+    nn.init.zeros_(head.bias)
+    return head
+
+
 class Classifier(nn.Module):
     """Encoder and linear head (Sec. Setup); the class token is read after the final norm.
 
     Args:
         encoder: sparse encoder without read blocks.
-        num_classes: outputs of the head.
+        num_classes: outputs of the head; 0 for none.
     """
 
     teacher: Teacher | None = None
@@ -25,9 +35,7 @@ class Classifier(nn.Module):
     def __init__(self, encoder: SparseEncoder, num_classes: int) -> None:
         super().__init__()
         self.encoder = encoder
-        self.head = nn.Linear(encoder.vit.embed_dim, num_classes)
-        nn.init.trunc_normal_(self.head.weight, std=2e-5)  # MAE's fine-tuning starts from an almost silent head
-        nn.init.zeros_(self.head.bias)
+        self.head = new_head(encoder.vit.embed_dim, num_classes)
 
     @overload
     def forward(
