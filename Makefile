@@ -1,6 +1,6 @@
 # make reproduce [SCALE=smoke|desk|paper] [TARGET=file]   environment, data, training, evaluation, tables, summary
 # make test                                               environment, then the tests
-# make restore [SCALE=...]                                after `git clone` and `dvc pull`: results verified and taken for done
+# make restore [SCALE=...] [BUNDLE=file]                  results from elsewhere verified and taken for done
 # Also: env, lint, format, ci, lock. Every command may be interrupted and repeated.
 
 SHELL := /bin/bash
@@ -11,8 +11,9 @@ SHELL := /bin/bash
 
 SCALE ?=
 TARGET ?=
+BUNDLE ?=
 VENV := .venv
-CODE := tap tests benchmarks
+CODE := tap tests benchmarks examples
 # Named by the lock's content, so that an unchanged lock installs nothing, whatever the files' times.
 STAMP := $(VENV)/.made-from-$(shell sha256sum requirements.lock | cut -c1-16)
 export PATH := $(abspath $(VENV))/bin:$(PATH)
@@ -21,9 +22,10 @@ reproduce: $(STAMP)
 	tap remake $(TARGET) $(if $(SCALE),--scale $(SCALE))
 	snakemake $(TARGET) $(if $(SCALE),--config scale=$(SCALE))
 	tap summary $(if $(SCALE),--scale $(SCALE))
+	tap compare published $(if $(SCALE),--scale $(SCALE))
 
 restore: $(STAMP)
-	tap restore $(if $(SCALE),--scale $(SCALE))
+	tap restore $(if $(SCALE),--scale $(SCALE)) $(if $(BUNDLE),--bundle $(BUNDLE))
 
 test: test-fast
 	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadgroup -m slow

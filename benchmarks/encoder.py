@@ -35,7 +35,6 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 from usual_vitdet import usual_forward
 
-from tap.config.jobs import job_spec
 from tap.config.load import load_scale
 from tap.config.methods import DENSE
 from tap.config.schema import ModelConfig
@@ -46,6 +45,7 @@ from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.encoder.trace import Trace
 from tap.encoder.vitdet import on_grid
+from tap.plan.specs import job_spec
 from tap.profiling.throughput import alternate, dense_twin, precision, profile_encoder, profile_model
 from tap.reducers.base import ReducerSettings
 from tap.reducers.build import build_vit

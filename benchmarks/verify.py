@@ -19,8 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tap.config import job_spec, load_scale
-from tap.provenance import behind
+from tap.config import load_scale
+from tap.jobs.kinds.train import JOB as TRAIN
+from tap.jobs.staleness import Today
+from tap.plan.specs import job_spec
 from tap.provenance.files import hash_files
 from tap.provenance.record import write_record
 from tap.provenance.verify import verify
@@ -34,8 +36,8 @@ def build(files: int, megabytes: float) -> None:
     cfg, rng = load_scale("smoke"), np.random.default_rng(0)
     size = int(megabytes * 1e6 / files)
     for seed in range(files // FILES_PER_RUN):
-        spec = job_spec(cfg, Run("smoke", "cls", "tap", 0.5, seed=seed))
-        folder = Run("smoke", "cls", "tap", 0.5, seed=seed).folder
+        run = Run("smoke", "cls", "tap", 0.5, seed=seed)
+        spec, folder = job_spec(cfg, run), run.folder
         folder.mkdir(parents=True)
         outputs = [folder / f"part{number}.bin" for number in range(FILES_PER_RUN - 1)]
         for path in outputs:
@@ -43,10 +45,10 @@ def build(files: int, megabytes: float) -> None:
         write_record(
             folder,
             spec,
+            TRAIN.stamp(cfg, run),
             [],
             outputs,
             datetime.now(UTC),
-            fingerprint=behind.code_of_training("cls", "tap"),
             device="none",
             threads=1,
         )
@@ -69,8 +71,9 @@ def main() -> None:
         os.chdir(folder)
         Path("params.yaml").write_text("scale: smoke\n")
         build(arguments.files, arguments.megabytes)
+        cfg = load_scale("smoke")
         for attempt in ("first", "second"):
-            found, seconds = timed(lambda: verify(load_scale("smoke")))
+            found, seconds = timed(lambda: verify(cfg, Today(cfg).staleness))
             assert not found.findings, found.findings[0]
             print(f"{attempt} verification: {seconds:.1f} s, {found.summary()}")
         paths = [path for path in Path("results").rglob("*") if path.is_file()]

@@ -145,7 +145,8 @@ def wrap(
             "DINOv2"
         )
     trunk = copy(model)
-    trunk._modules = dict(model._modules)
+    for table in ("_modules", "_parameters", "_buffers"):  # the same entries, in tables of its own
+        setattr(trunk, table, dict(getattr(model, table)))
     head, trunk.head = model.head, nn.Identity()
     wrapped = assemble(trunk, 0, task, keep_rate, method, controller, anneal_steps, model.num_classes)
     wrapped.head, wrapped.num_classes, trunk.num_classes = head, model.num_classes, 0

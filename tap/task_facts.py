@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,12 @@ class Metric:
     unit: str = "%"
     higher_is_better: bool = True
 
-    def gain(self, value: float, reference: float) -> float:
-        """How much better `value` is than `reference`, in the metric's unit; below 0 where it is worse."""
+    def gain(self, value: Any, reference: Any) -> Any:
+        """How much better `value` is than `reference`, in the metric's unit; below 0 where it is worse.
+
+        Args:
+            value, reference: numbers, arrays, or anything else that can be subtracted.
+        """
         return value - reference if self.higher_is_better else reference - value
 
 
@@ -79,6 +83,14 @@ class TaskFacts:
     def score(self) -> Metric:
         """The metric that decides where one number has to."""
         return self.metrics[0]
+
+    def metric(self, name: str) -> Metric:
+        """One of its metrics.
+
+        Raises:
+            KeyError: it has no metric of that name.
+        """
+        return {metric.name: metric for metric in self.metrics}[name]
 
     @property
     def module(self) -> str:
@@ -137,3 +149,9 @@ TASKS: Final[Mapping[str, TaskFacts]] = {facts.name: facts for facts in (CLS, SE
 
 DATASETS: Final[Mapping[str, Dataset]] = {data.name: data for facts in TASKS.values() for data in facts.datasets}
 """All data sets by name."""
+
+PREPARED: Final = {data.name: data.preparing for data in DATASETS.values() if data.preparing}
+"""Those that the workflow fetches, each with the module whose `prepare` does."""
+
+CHECKED: Final = {data.name: data.checking for data in DATASETS.values() if data.checking}
+"""Those that a person brings, each with the module whose `check` looks at them."""

@@ -12,7 +12,7 @@ from timm.models._features import feature_take_indices
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from tap.config.methods import DENSE, TAP
+from tap.config.methods import TAP
 from tap.core.budget import keep_count
 from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.trace import Trace
@@ -22,6 +22,7 @@ from tap.errors import UserError
 from tap.hub import read_pretrained, save_pretrained
 from tap.task_facts import CLS, TASKS
 from tap.tasks.classification.model import Classifier, new_head
+from tap.vit_checks import check_images, freeze_what_is_not_called, refuse_torchscript
 
 ANNEAL_STEPS = 10_000
 """Training passes over which a model anneals by itself where nobody says how long the training is."""
@@ -69,7 +70,7 @@ class TapVisionTransformer(Classifier):
         self.register_buffer("train_steps", torch.zeros((), dtype=torch.int64))
         self._steps = 0  # the buffer's value on the host, which reads it when weights are loaded only
         self._warned: set[str] = set()
-        self._freeze_what_is_not_called()
+        freeze_what_is_not_called(encoder.reducer, TASKS[task].dense)
         self.register_load_state_dict_pre_hook(_adapt_names)
         self.register_load_state_dict_post_hook(_read_steps)
 
@@ -342,49 +343,10 @@ class TapVisionTransformer(Classifier):
 
     def __prepare_scriptable__(self) -> NoReturn:
         """What `torch.jit.script` asks first."""
-        raise UserError(
-            "torch.jit: a model whose rows differ from image to image cannot be scripted or traced; run it as it is, "
-            "or torch.export one with a fixed schedule (docs/library.md)"
-        )
+        refuse_torchscript()
 
     def _check(self, images: Tensor) -> None:
-        """Refuses what has no right result."""
-        if torch.jit.is_tracing():
-            self.__prepare_scriptable__()
-        if images.ndim != 4:
-            raise UserError(
-                f"images: {images.ndim} dimensions {tuple(images.shape)}; give a batch (B, C, H, W), one image as "
-                "image[None]"
-            )
-        if not images.is_floating_point():
-            raise UserError(
-                f"images: {images.dtype} holds no normalised pixels; divide by 255, then normalise with the mean and "
-                "std of model.pretrained_cfg"
-            )
-        if images.shape[1] != self.in_chans:
-            raise UserError(f"images: {images.shape[1]} channels, but the model takes {self.in_chans}")
-        if images.is_meta and self.keep_rate < 1.0 and self.encoder.reducer.name != DENSE:
-            raise UserError(
-                f"images: on the meta device there are no values that '{self.encoder.reducer.name}' could rank; use a "
-                "real device, or keep_rate=1"
-            )
-        if torch.compiler.is_exporting() and not self._keeps_the_same_count_everywhere():
-            raise UserError(
-                f"export: how many patches '{self.encoder.reducer.name}' keeps in a block depends on the image, and an "
-                "exported graph has fixed sizes; give controller=ControllerConfig(schedule=...), or method='static'"
-            )
-
-    def _keeps_the_same_count_everywhere(self) -> bool:
-        """Whether every block has a number of rows that is known before an image is seen."""
-        reducer = self.encoder.reducer
-        if self.keep_rate == 1.0:
-            return True
-        return not reducer.method.calibrated and (reducer.name != TAP or self._has_schedule)
-
-    @property
-    def _has_schedule(self) -> bool:
-        settings = self.encoder.reducer.settings
-        return settings.schedule is not None or len(settings.layers) == 1
+        check_images(images, self.in_chans, self.encoder.reducer)
 
     def _check_count(self, output: EncoderOutput) -> None:
         """Says once how many patches a method keeps whose threshold nobody has set."""
@@ -406,22 +368,6 @@ class TapVisionTransformer(Classifier):
         if key not in self._warned:
             self._warned.add(key)
             warnings.warn(message, stacklevel=2)
-
-    def _freeze_what_is_not_called(self) -> None:
-        """Parameters that no loss reaches take no gradient, so that DistributedDataParallel does not wait for them."""
-        reducer = self.encoder.reducer
-        if reducer.name != TAP:
-            return
-        controller = reducer.controller
-        unused: list[nn.Module] = []
-        if not TASKS[self.task].dense or self.keep_rate == 1.0:
-            unused.append(controller.recovery)
-        if self.keep_rate == 1.0:
-            unused.append(controller)
-        if self._has_schedule:
-            unused.append(controller.allocation)
-        for module in unused:
-            module.requires_grad_(False)
 
 
 def _plain(indices: int | Sequence[int]) -> int | list[int]:

@@ -10,11 +10,15 @@ from typer.testing import CliRunner
 
 import tap
 from tap import cli
-from tap.config import job_json, job_spec, load_scale
+from tap.config import load_scale
 from tap.config.schema import JobSpec
 from tap.errors import UserError
-from tap.provenance.behind import CHECKED
+from tap.jobs import of_runs
+from tap.jobs.registry import JOBS
+from tap.plan.specs import job_json, job_spec
+from tap.provenance.orphans import LAUNCHER
 from tap.runs import Run
+from tap.task_facts import CHECKED
 from tap.tasks.report import Report
 
 RUN = Run("smoke", "cls", "tap", 0.5)
@@ -58,8 +62,9 @@ def test_config_check_names_every_scale():
 def jobs(monkeypatch):
     """Records which job a command would start."""
     seen = []
-    monkeypatch.setitem(sys.modules, "tap.engine.job", SimpleNamespace(run_training=seen.append))
-    monkeypatch.setitem(sys.modules, "tap.studies.evaluation", SimpleNamespace(run_evaluation=seen.append))
+    start = lambda spec, task, stamp: seen.append(spec)  # noqa: E731
+    monkeypatch.setitem(sys.modules, "tap.engine.job", SimpleNamespace(train_run=start))
+    monkeypatch.setitem(sys.modules, "tap.studies.evaluation", SimpleNamespace(evaluate_run=start))
     return seen
 
 
@@ -95,9 +100,35 @@ def test_bad_input_is_refused(jobs, arguments, message):
     assert jobs == []
 
 
+KEYS = {"task": "seg", "kind": "layers", "table": "tab_seg", "figure": "fig_insight"}
+
+
+@pytest.mark.parametrize(
+    "name", ["endpoint", "probe", "gather", "gather_probes", "table", "figure", "headline", "audit"]
+)
+def test_a_job_that_was_planned_with_other_settings_is_refused(name):
+    """Whoever edits params.yaml while a workflow runs gets nothing that was planned otherwise."""
+    job, cfg = JOBS[name], load_scale("smoke")
+    key = job.key(cfg, KEYS)
+    words = next(iter(job.commands()))
+    argument = {"headline": [], "audit": [], "table": ["tab_seg"], "figure": ["fig_insight"]}.get(name, ["seg"])
+    planned = json.loads(job.planned(cfg, key))
+    last = list(planned)[-1]
+    with pytest.raises(UserError, match=rf"params\.yaml: changed since the workflow was planned: {last} was 7, is"):
+        call(*words.split(), *argument, "--scale", "smoke", "--spec", json.dumps(planned | {last: 7}))
+
+
+def test_no_job_starts_without_params(tmp_path, monkeypatch):
+    spec = JOBS["train"].planned(load_scale("smoke"), RUN)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"params\.yaml: cannot be read"):
+        call("train", RUN.id, "--scale", "smoke", "--spec", spec)
+
+
 def test_several_processes_start_through_torchrun(jobs, monkeypatch):
     started = []
-    monkeypatch.setattr(cli, "load_scale", lambda scale: load_scale(scale, {"processes": 4}))
+    monkeypatch.setenv(LAUNCHER, "")  # so that what the command sets ends with the test
+    monkeypatch.setattr(of_runs, "load_scale", lambda scale: load_scale(scale, {"processes": 4}))
     monkeypatch.setattr(sys, "argv", ["tap", "train", RUN.id, "--scale", "smoke"])
 
     def replace_process(program, arguments):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path("tap")
-LEAVES = {"config", "drawing", "errors", "method_facts", "provenance", "runs", "seeds", "task_facts"}
+LEAVES = {"config", "drawing", "errors", "method_facts", "plan", "provenance", "runs", "seeds", "task_facts"}
 LAYERS = [
     {"core"},
     {"encoder", "criteria"},
@@ -17,7 +17,9 @@ LAYERS = [
     {"engine"},
     {"studies", "profiling"},
     {"paper"},
-    {"factory", "cli", "hub", "huggingface", "timm_models", "vision_transformer"},
+    {"jobs"},
+    {"factory", "joint_factory", "hub", "huggingface", "recertify", "timm_models", "vision_transformer", "vit_checks"},
+    {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
@@ -53,6 +55,11 @@ def test_nothing_imports_from_above(path):
             continue
         assert own not in LEAVES, f"{own} is for everyone and may import leaves only, not {module}"
         assert RANK[other] <= RANK[own], f"{own} may not import {module}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.parts[1] == "config"], ids=str)
+def test_settings_know_no_runs(path):
+    assert not {"plan", "jobs"} & {part_of(module) for module in imports(path)}
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "core").glob("*.py")), ids=str)

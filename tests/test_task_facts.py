@@ -8,8 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tap.paper.probe_results import ProbeResults, ranks
 from tap.studies.probes import preferred_endpoint
-from tap.task_facts import DATASETS, TASKS, Metric
+from tap.task_facts import DATASETS, TASKS, Metric, TaskFacts
 from tap.tasks.recovery_endpoint import choose_endpoint
 
 RMSE = Metric("rmse", "RMSE", "m", higher_is_better=False)
@@ -38,6 +39,24 @@ def test_every_data_set_is_prepared_or_checked():
         assert (
             "prepare" in function_names(data.preparing) if data.preparing else "check" in function_names(data.checking)
         )
+
+
+def test_a_depth_task_is_one_entry(monkeypatch):
+    """An error in metres: what pruning loses is what it adds, and a floor is left behind from above."""
+    depth = TaskFacts("depth", "Depth", "tap.tasks.depth.task:Depth", (RMSE,), (), dense=True)
+    monkeypatch.setitem(TASKS, "depth", depth)
+    assert depth.probes == ("layers", "recovery")
+    common = {"task": "depth", "scale": "smoke", "seed": 0, "metric": "rmse", "per_sample": "", "probe": "layers"}
+    rows = [("dense", 0, 1.0), ("good", 3, 1.25), ("bad", 3, 2.0)]
+    frame = pd.DataFrame(
+        [
+            common | {"criterion": name, "layer": layer, "value": value, "position": number, "endpoint": 1.0}
+            for number, (name, layer, value) in enumerate(rows)
+        ]
+    )
+    drops = ProbeResults(frame).mean_drops("rmse")
+    assert {name: drop.value for name, drop in drops.items()} == {"good": 0.25, "bad": 1.0}
+    assert [place.value for place in ranks(drops).values()] == [1.0, 2.0], "the smaller error is the smaller drop"
 
 
 def test_no_torch_is_needed():

@@ -90,7 +90,9 @@ def test_weights_are_shared(images):
     optimizer.step()
     assert not torch.equal(source.blocks[0].mlp.fc1.weight, before)
     wrapped.reset_classifier(2)
+    wrapped.set_input_size((64, 64))
     assert source.head.out_features == 5
+    assert (source.num_classes, source.pos_embed.shape[1]) == (5, 17)
 
 
 def test_type_and_device_are_the_model_s():

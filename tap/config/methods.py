@@ -26,14 +26,6 @@ MAIN: Final = "main"
 RANDOM_ENCODER: Final = "random-encoder"
 """Variant of no pruning: only the head is trained, on a frozen encoder with random weights. A floor for dense tasks."""
 
-STARTS: Final = {MAIN: "start", RANDOM_ENCODER: "random-encoder-start"}
-"""Variants of no pruning that others go on from (`start_from: dense`), by the variant that goes on."""
-
-VARIANTS: Final = (*STARTS, *STARTS.values())
-
-RANDOM_ENCODERS: Final = (RANDOM_ENCODER, STARTS[RANDOM_ENCODER])
-"""Variants whose encoder is random and frozen."""
-
 METHODS: Final = read_methods()
 """What each method is, by name, in the order of the tables' rows."""
 

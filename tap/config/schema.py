@@ -18,6 +18,7 @@ from tap.config.detector import DetectorConfig
 from tap.config.methods import CRITERIA, DENSE, METHODS, methods_of
 from tap.config.options import MethodOptions
 from tap.config.strict import Strict
+from tap.config.variants import VARIANTS
 from tap.task_facts import DATASETS, TASKS
 
 Scale = Literal["smoke", "desk", "paper"]
@@ -280,6 +281,20 @@ class ControllerConfig(Strict):
         None, description="fixed shares of the removal budget per pruning block; null (default) learns the allocation"
     )
 
+    selection: Literal["initial", "attention"] | None = Field(
+        None,
+        description="what ranks the patches: the initial register at every block, or incoming attention "
+        "(tab:ablation); null (default) is the register's evolving state",
+    )
+    estimator: Literal["independent", "hard"] | None = Field(
+        None,
+        description="what trains the selection: independent gates with a rate loss, or nothing "
+        "(tab:training-ablation); null (default) is the constrained straight-through mask",
+    )
+    rate_weight: float | None = Field(
+        None, gt=0, description="weight of the rate loss of independent gates; null (default) is 2"
+    )
+
     @model_validator(mode="after")
     def _ordered(self) -> ControllerConfig:
         if not self.layers:
@@ -401,6 +416,7 @@ class ScaleConfig(Strict):
     processes: int = Field(1, ge=1, description="processes (GPUs) of one training; torchrun starts more than one")
     main_rate: KeepRate = Field(0.5, description="keep rate of every method in the main tables")
     keep_rates: tuple[KeepRate, ...] = Field((0.3, 0.5, 0.7), description="keep rates of TAP-J")
+    variants: tuple[str, ...] = Field((), description="ablations to make beside the main runs (tap/config/variants.py)")
     controller: ControllerConfig = ControllerConfig()
     static_split: tuple[float, ...] = Field(
         (26.8, 33.4, 39.8), description="shared schedule of the static rule: percent of the budget per pruning block"
@@ -413,6 +429,10 @@ class ScaleConfig(Strict):
         if len(self.static_split) != len(layers) or abs(sum(self.static_split) - 100) > 1e-6:
             raise ValueError(f"static_split must hold {len(layers)} percentages that sum to 100, one per pruning block")
         _check_distinct("keep_rates", self.keep_rates)
+        _check_distinct("variants", self.variants)
+        strange = [name for name in self.variants if name not in VARIANTS]
+        if strange:
+            raise ValueError(f"variants: '{strange[0]}' is not known; choose from {', '.join(VARIANTS)}")
         for name, task in self.tasks.items():
             _check_shared_backbone(name, task, self.tasks)
             _check_blocks(f"tasks.{name}: controller.layers", layers, task.model.depth)
@@ -426,6 +446,12 @@ class ScaleConfig(Strict):
             if unknown:
                 known = ", ".join(methods_of(name))
                 raise ValueError(f"tasks.{name}.methods: '{unknown[0]}' is not a method of this task; known: {known}")
+            joint = [method for method in task.methods if METHODS[method].method.frozen]
+            if joint:
+                raise ValueError(
+                    f"tasks.{name}.methods: '{joint[0]}' is trained for all tasks together, which the workflow does "
+                    "not do yet; leave it out here (in your own code: tap.create_joint_model)"
+                )
         return self
 
 
@@ -453,6 +479,7 @@ class JobSpec(Strict):
     model: ModelConfig
     pretrain: PretrainConfig
     start_from: Literal["scratch", "pretrained", "dense"]
+    weights_of: str | None = None
     controller: ControllerConfig
     static_split: tuple[float, ...]
     train: TrainConfig

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch.utils.data import Subset
 
-from tap.config.jobs import run_of
 from tap.config.schema import JobSpec
 from tap.core.budget import keep_count
 from tap.errors import UserError
+from tap.plan.runs import run_of
 from tap.reducers.base import Reducer
 from tap.tasks.base import Task
 from tap.tasks.subsets import shuffled

@@ -18,8 +18,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from tap.config.jobs import dense_spec, endpoint_file, has_teacher, job_json, run_of, start_run
-from tap.config.methods import DENSE, PRETRAINING
 from tap.config.schema import JobSpec
 from tap.encoder.weights import load_backbone
 from tap.engine.calibration import calibrate
@@ -27,41 +25,42 @@ from tap.engine.checkpoint import load_weights, save_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.distributed import Processes, join_processes
 from tap.engine.loop import train
+from tap.engine.published import LOG, WEIGHTS, is_published, published_weights
 from tap.engine.reporting import write_log
 from tap.engine.resume import ResumeStates
 from tap.errors import UserError
-from tap.provenance.behind import code_of_training
+from tap.plan.endpoints import endpoint_file
+from tap.plan.runs import run_of
+from tap.plan.specs import job_json
+from tap.plan.starts import source_run
+from tap.plan.teaching import dense_spec, teacher_run
 from tap.provenance.files import sha256_file, writing
-from tap.provenance.record import RECORD, identity_of_data, write_record
+from tap.provenance.record import BY_HAND, Stamp, identity_of_data, write_record
 from tap.runs import Run
 from tap.tasks.base import Task
 from tap.tasks.recovery_endpoint import recovery_settings
-from tap.tasks.registry import get_task
 from tap.tasks.teacher import Teacher
 
-WEIGHTS, LOG = "model.safetensors", "log.csv"
 
-
-def run_training(spec: JobSpec) -> None:
+def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
     """Trains the run that `spec` describes and publishes its weights, log and record.
+
+    Args:
+        spec: the run.
+        task: its pipeline.
+        stamp: what the record says of the job; a state of other code is no state to go on from.
 
     Raises:
         UserError: an input is missing or does not fit, a folder cannot be written, the device is not there, or the loss
             stopped being a number. Nothing that was published before is touched then.
     """
-    train_run(spec, get_task(spec))
-
-
-def train_run(spec: JobSpec, task: Task) -> None:
-    """`run_training` for a given task."""
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
     start, endpoint, teacher = starting_weights(spec), endpoint_file(spec), teacher_weights(spec)
     recovery_settings(spec)  # says so now if the endpoint is not there
-    fingerprint = code_of_training(spec.task, spec.method)
     identity = {
         "settings": json.loads(job_json(spec, "train")),
-        "code": fingerprint,
+        "code": stamp.fingerprint,
         "data": identity_of_data(spec),
         "start": None if start is None else sha256_file(start),
         "endpoint": None if endpoint is None else sha256_file(endpoint),
@@ -84,12 +83,13 @@ def train_run(spec: JobSpec, task: Task) -> None:
             if processes.first:
                 model.load_state_dict(trained.tensors)
                 calibrated = calibrate(spec, task, model, device)
-                about = {"run": run.id, "scale": run.scale, "fingerprint": fingerprint}
+                about = {"run": run.id, "scale": run.scale, "fingerprint": stamp.fingerprint}
                 weights = save_weights(run.folder / WEIGHTS, model.state_dict(), about)
                 log = write_log(run.folder / LOG, trained.rows)
                 write_record(
                     run.folder,
                     spec,
+                    stamp,
                     inputs=dict.fromkeys(path for path in (start, endpoint, teacher) if path is not None),
                     outputs=[weights, log],
                     started=started,
@@ -99,7 +99,6 @@ def train_run(spec: JobSpec, task: Task) -> None:
                         "processes": processes.world_size,
                         **calibrated,
                     },
-                    fingerprint=fingerprint,
                     device=describe_device(device),
                     threads=torch.get_num_threads(),
                 )
@@ -112,24 +111,13 @@ def starting_weights(spec: JobSpec) -> Path | None:
     Raises:
         UserError: the file is not there.
     """
-    if spec.start_from == "scratch":
-        return None
     if spec.start_from == "pretrained" and spec.pretrain.weights is not None:
         path = Path(spec.pretrain.weights).expanduser()
         if not path.is_file():
             raise UserError(f"{path}: there is no such file, but pretrain.weights names it; fetch it, or mend the path")
         return path
-    source = (
-        Run(spec.scale, spec.pretrain.share or spec.task, PRETRAINING)
-        if spec.start_from == "pretrained"
-        else start_run(run_of(spec))
-    )
-    return published_weights(source)
-
-
-def dense_of(spec: JobSpec) -> Run:
-    """The no-pruning run of the same seed."""
-    return Run(spec.scale, spec.task, DENSE, seed=spec.seed)
+    source = source_run(spec)
+    return None if source is None else published_weights(source)
 
 
 def teacher_weights(spec: JobSpec) -> Path | None:
@@ -138,7 +126,8 @@ def teacher_weights(spec: JobSpec) -> Path | None:
     Raises:
         UserError: the no-pruning run of the seed is not trained.
     """
-    return published_weights(dense_of(spec)) if has_teacher(spec) else None
+    run = teacher_run(spec)
+    return None if run is None else published_weights(run)
 
 
 def load_teacher(spec: JobSpec, task: Task, path: Path, device: torch.device) -> Teacher:
@@ -162,34 +151,6 @@ def load_start(spec: JobSpec, model: nn.Module) -> None:
     else:
         own = spec.pretrain.weights is not None
         load_backbone(model.encoder.vit, path, spec.pretrain.sha256 if own else None, pretrained_only=own)
-
-
-def published_weights(run: Run) -> Path:
-    """The weights that a run has published.
-
-    Raises:
-        UserError: the run is not trained, or the file is not the one that its record tells of.
-    """
-    path = run.folder / WEIGHTS
-    if not path.is_file():
-        raise UserError(f"{path}: run {run.id} is not trained yet; train it first")
-    if not is_published(run):
-        raise UserError(
-            f"{path}: differs from what {run.folder / RECORD} says of it (cut off, edited, or its job was killed); "
-            f"train run {run.id} again"
-        )
-    return path
-
-
-def is_published(run: Run) -> bool:
-    """Whether all files of a training are there, and are those that its record names."""
-    record = run.folder / RECORD
-    if not record.is_file():
-        return False
-    outputs: dict[str, dict[str, Any]] = json.loads(record.read_text()).get("outputs", {})
-    known = {Path(name).name: facts["sha256"] for name, facts in outputs.items()}
-    files = [run.folder / name for name in (WEIGHTS, LOG)]
-    return all(file.is_file() and known.get(file.name) == sha256_file(file) for file in files)
 
 
 def _check_writable(folder: Path) -> None:

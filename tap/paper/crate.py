@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,16 @@ import yaml
 from rocrate.model.contextentity import ContextEntity
 from rocrate.rocrate import ROCrate
 
+from tap.config.load import load_scale
 from tap.errors import UserError
-from tap.provenance.files import writing
+from tap.provenance.files import sha256_file, writing
+from tap.provenance.finding import Kind
+from tap.provenance.root_hash import root_hash
+from tap.provenance.verify import Staleness, Verification, require, verify
 
 METADATA = "ro-crate-metadata.json"
+SPECIFICATION = "1.2"
+"""Version of RO-Crate that a crate conforms to."""
 WEIGHTS = ".safetensors"
 _CODE = ("tap", "workflow")
 _ALONE = ("params.yaml", "pyproject.toml", "requirements.lock", "README.md", "LICENSE", "CITATION.cff")
@@ -38,20 +45,32 @@ _TYPES = {
 }
 
 
-def write_crate(scale: str, out: Path | str, root: Path | str = ".", weights: bool = False) -> Path:
-    """Writes the crate of a scale into a folder.
+def write_crate(
+    scale: str,
+    staleness: Staleness,
+    out: Path | str,
+    root: Path | str = ".",
+    weights: bool = False,
+    allowed: Collection[Kind] = (),
+) -> Path:
+    """Verifies the results of a scale and writes their crate into a folder.
+
+    Data and, unless they are asked for, weights need not be there: their hashes are.
 
     Args:
         scale: whose results.
+        staleness: why a record's result is not what the workflow would make today; None if it is.
         out: the folder; an older crate there is replaced, anything else is left alone.
         root: the project's folder.
         weights: whether trained weights are part of it.
+        allowed: kinds of findings to let pass; what is edited or of unknown origin is refused in any case.
 
     Returns:
         The folder.
 
     Raises:
-        UserError: the scale has no tables yet, or the folder holds something else or cannot be written.
+        UserError: a result is not what its record says, the scale has no tables yet, or the folder holds something else
+            or cannot be written.
     """
     root, out = Path(root), Path(out)
     results = root / "results" / scale
@@ -59,24 +78,40 @@ def write_crate(scale: str, out: Path | str, root: Path | str = ".", weights: bo
         raise UserError(f"{results}/tables: there is no table yet; `make reproduce SCALE={scale}` makes them")
     if out.exists() and not (out / METADATA).is_file() and (out.is_file() or any(out.iterdir())):
         raise UserError(f"{out}: holds something else than a crate; name an empty or a new folder")
+    found = verify(load_scale(scale, root=root), staleness, root=root)
+    _require(found, scale, weights, {*allowed} - {Kind.EDITED, Kind.UNKNOWN})
     files = sorted(_files(results, weights))
-    crate = ROCrate()
-    _describe(crate, scale, root)
+    crate = ROCrate(version=SPECIFICATION)
+    _describe(crate, scale, root, root_hash(found.ledger))
     workflow = crate.add_workflow(root / "workflow" / "Snakefile", "workflow/Snakefile", main=True, lang="snakemake")
     workflow["name"] = "From images to tables"
+    snakefile = root / "workflow" / "Snakefile"
+    workflow["sha256"], workflow["contentSize"] = sha256_file(snakefile), str(snakefile.stat().st_size)
     for folder in _CODE:
         crate.add_dataset(dest_path=f"{folder}/", properties={"name": f"{folder}: code of the workflow"})
     for path in [*(root / name for name in _ALONE if (root / name).is_file()), *_cards(root), *files]:
         name = path.relative_to(root).as_posix()
         kind = {"encodingFormat": _TYPES[path.suffix]} if path.suffix in _TYPES else {}
-        crate.add_file(path, name, properties=kind, record_size=True)
+        known = {**kind, "sha256": found.files.get(name) or sha256_file(path)}
+        crate.add_file(path, name, properties=known, record_size=True)
     ended = [_add_action(crate, workflow, path, root) for path in files if path.suffix == ".json"]
     crate.root_dataset["datePublished"] = max((time for time in ended if time), default="1970-01-01T00:00:00+00:00")
     return _write(crate, root, out)
 
 
-def _describe(crate: ROCrate, scale: str, root: Path) -> None:
-    """Name, licence and authors, from CITATION.cff."""
+def _require(found: Verification, scale: str, weights: bool, allowed: Collection[Kind]) -> None:
+    """Refuses what is wrong with a file that the crate is to hold."""
+    own = f"results/{scale}/"
+    findings = [
+        item
+        for item in found.findings
+        if item.kind != Kind.MISSING or (item.path.startswith(own) and (weights or not item.path.endswith(WEIGHTS)))
+    ]
+    require(replace(found, findings=tuple(findings)), allowed)
+
+
+def _describe(crate: ROCrate, scale: str, root: Path, records: str) -> None:
+    """Name, licence and authors, from CITATION.cff, and the hash over all records."""
     citation = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
     crate.name = f"{citation['title']} ({scale} scale)"
     crate.description = (
@@ -91,6 +126,12 @@ def _describe(crate: ROCrate, scale: str, root: Path) -> None:
     article = crate.add(ContextEntity(crate, "#paper", properties=properties))
     article["author"] = [_author(crate, item) for item in paper["authors"]]
     crate.root_dataset["citation"] = article
+    identifier = {
+        "@type": "PropertyValue",
+        "name": "root hash of the scale's records (docs/evidence.md)",
+        "value": records,
+    }
+    crate.root_dataset["identifier"] = crate.add(ContextEntity(crate, "#root-hash", properties=identifier))
 
 
 def _author(crate: ROCrate, item: dict[str, str]) -> ContextEntity:

@@ -1,22 +1,16 @@
-"""What has been measured at a scale, as the predicates of claims ask for it.
+"""What has been measured at a scale: what every table, figure and predicate of a claim is a function of.
 
-A *selector* names runs: ``method``, ``method@rate`` or ``method:variant@rate``. Without a rate it is the main rate (1
-for no pruning), without a variant ``main``. Ablations are variants of the method that they ablate, called by the row
-keys of the paper's tables: ``tap_f:static_query``.
+Runs are named by selectors, as `tap.paper.measured` says.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-import pandas as pd
-
-from tap.config.jobs import runs_of_table
 from tap.config.load import load_scale
-from tap.config.methods import DENSE, MAIN
+from tap.config.methods import DENSE
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.paper.measured import Measured, Value
@@ -24,10 +18,9 @@ from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
 from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_path
+from tap.plan.runs import runs_of_table
 from tap.runs import Run
 from tap.task_facts import TASKS
-
-_SELECTOR = re.compile(r"(?P<method>[a-z0-9_]+)(?::(?P<variant>[a-z0-9_-]+))?(?:@(?P<rate>[01]?\.\d+|1))?")
 
 
 @dataclass
@@ -52,36 +45,12 @@ class Evidence:
         """Settings of the scale."""
         return load_scale(self.scale, root=self.root)
 
-    def tidy(self, task: str) -> pd.DataFrame | None:
-        """The task's tidy table; None if it is not made."""
-        path = self.root / tidy_path(self.scale, task)
-        return read_tidy(path) if path.is_file() else None
-
-    def key(self, selector: str) -> str:
-        """Full form of a selector: ``method:variant@rate``.
-
-        Raises:
-            UserError: the text is no selector.
-        """
-        match = _SELECTOR.fullmatch(selector)
-        if match is None:
-            raise UserError(f"selector '{selector}': write method, method@rate or method:variant@rate")
-        default = 1.0 if match["method"] == DENSE else self.settings.main_rate
-        rate = default if match["rate"] is None else float(match["rate"])
-        return f"{match['method']}:{match['variant'] or MAIN}@{rate:.2f}"
-
-    def measured(self, task: str) -> Measured | None:
-        """All runs of a task, each group of seeds under the full form of its selector; None if nothing was gathered."""
+    def measured(self, task: str) -> Measured:
+        """All runs of a task, from its tidy table; without runs if that is not made."""
         if task not in self._measured:
-            frame = self.tidy(task)
-            if frame is None or frame.empty:
-                return None
-            keys = [
-                f"{row.method}:{row.variant}@{row.rate:.2f}"
-                for row in frame[["method", "variant", "rate"]].itertuples()
-            ]
-            grouped = frame.assign(method=keys, variant=MAIN, rate=self.settings.main_rate)
-            self._measured[task] = Measured(grouped, self.settings.main_rate, self.root, compare=self.compare)
+            path = self.root / tidy_path(self.scale, task)
+            frame = read_tidy(path) if path.is_file() else gather([])
+            self._measured[task] = Measured(frame, self.settings.main_rate, self.root, compare=self.compare)
         return self._measured[task]
 
     def floor_runs(self, task: str) -> list[Run]:
@@ -111,49 +80,37 @@ class Evidence:
 
     def value(self, task: str, selector: str, metric: str) -> Value | None:
         """Mean over seeds; None if it was not measured."""
-        measured = self.measured(task)
-        return None if measured is None else measured.value(self.key(selector), metric)
+        return self.measured(task).value(selector, metric)
 
     def difference(self, task: str, first: str, second: str, metric: str) -> Value | None:
         """Mean of first - second over common seeds, with its paired interval where images are known."""
-        measured = self.measured(task)
-        return None if measured is None else measured.difference(self.key(first), metric, self.key(second))
+        return self.measured(task).difference(first, metric, second)
 
     def per_seed(self, task: str, selector: str, metric: str) -> dict[str, float]:
         """A metric of every run of a selector, by run id."""
-        measured = self.measured(task)
-        if measured is None:
-            return {}
-        rows = measured.runs
-        rows = rows[(rows["method"] == self.key(selector)) & (rows["metric"] == metric)].sort_values("seed")
-        return dict(zip(rows["run"], rows["value"], strict=True))
+        return self.measured(task).per_seed(selector, metric)
 
-    def groups(self, task: str, method: str) -> list[str]:
-        """Selectors of everything that was measured of a method: all rates and variants."""
-        measured = self.measured(task)
-        names = [] if measured is None else sorted(set(measured.runs["method"]))
-        return [name for name in names if name.partition(":")[0] == method]
-
-    def devices(self, task: str, runs: tuple[str, ...]) -> tuple[str, ...]:
-        """What the runs ran on; probes are named ``probes/<task>/<kind>``."""
+    def facts(self, runs: tuple[str, ...], column: str) -> tuple[str, ...]:
+        """Where runs of one task were measured (device, batch, dtype, kernel); probes are ``probes/<task>/<kind>``."""
         named = [run.split("/") for run in runs if run.startswith("probes/")]
         probes = [probe for _, of, kind in named if (probe := self.probe(of, kind)) is not None]
         if probes:
-            return tuple(sorted({device for probe in probes for device in probe.facts("device")}))
-        measured = self.measured(task)
-        if measured is None:
-            return ()
-        rows = measured.runs[measured.runs["run"].isin(runs)]
-        return tuple(sorted({device for device in rows["device"] if device}))
+            known = [probe.facts(column) for probe in probes if column in probe.frame]
+        else:
+            known = [self.measured(task).facts_of(runs, column) for task in {run.split("/")[0] for run in runs}]
+        return tuple(sorted({item for part in known for item in part}))
+
+    def devices(self, runs: tuple[str, ...]) -> tuple[str, ...]:
+        """What the runs ran on."""
+        return self.facts(runs, "device")
 
     def lacking(self, task: str, selectors: tuple[str, ...], metric: str) -> list[str]:
         """The selected runs that do not give a metric, in words."""
         lacking = []
         for selector in selectors:
             if self.value(task, selector, metric) is None:
-                method, _, rest = self.key(selector).partition(":")
-                variant, _, rate = rest.partition("@")
-                lacking.append(f"{metric} of results/{self.scale}/runs/{task}/{method}/r{rate}/{variant}")
+                method, variant, rate = self.measured(task).key(selector)
+                lacking.append(f"{metric} of results/{self.scale}/runs/{task}/{method}/r{rate:.2f}/{variant}")
         return lacking
 
 

@@ -15,9 +15,8 @@ import pandas as pd
 
 from tap.config.methods import MAIN
 from tap.paper.tidy import PRIMARY_METRIC, read_tidy, tidy_path
-from tap.provenance.behind import TABULATING, code_of_headline
 from tap.provenance.files import atomic_write
-from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 
 OTHERS = ("encoder_speedup", "final_tokens_mean")
 
@@ -61,7 +60,7 @@ def headline_contents(scale: str, tasks: Sequence[str], root: Path | str = ".") 
     return json.dumps(tree, indent=1, sort_keys=True) + "\n", lines.to_csv(index=False, lineterminator="\n")
 
 
-def write_headline(scale: str, tasks: Sequence[str], root: Path | str = ".") -> list[Path]:
+def write_headline(scale: str, tasks: Sequence[str], root: Path | str = ".", stamp: Stamp = BY_HAND) -> list[Path]:
     """Writes `headline_contents`, with the record of the job.
 
     Raises:
@@ -73,13 +72,10 @@ def write_headline(scale: str, tasks: Sequence[str], root: Path | str = ".") -> 
     files = [atomic_write(path, text) for path, text in zip((as_json, as_csv), contents, strict=True)]
     record_job(
         as_json.with_suffix(RECORD_SUFFIX),
-        "headline",
-        parameters={"tasks": list(tasks)},
+        stamp,
         inputs=[root / tidy_path(scale, task) for task in tasks],
         outputs=files,
         started=started,
-        fingerprint=code_of_headline(),
-        libraries=TABULATING,
         root=root,
     )
     return files

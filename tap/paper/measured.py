@@ -1,15 +1,22 @@
-"""What the runs of one table measured: means over seeds, changes from no pruning, and their bootstrap intervals."""
+"""What the runs of a task measured: means over seeds, differences, and their bootstrap intervals.
+
+A *selector* names runs: ``method``, ``method@rate`` or ``method:variant@rate``. Without a rate it is the main rate (1
+for no pruning), without a variant ``main``. Ablations are variants of the method that they ablate, called by the row
+keys of the paper's tables: ``tap_f:static_query``.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from tap.config.methods import DENSE, MAIN, RANDOM_ENCODER
+from tap.config.methods import DENSE, MAIN, METHODS, RANDOM_ENCODER
 from tap.errors import UserError
 from tap.paper.difference import Difference, same
 from tap.paper.scores import read_arrays
@@ -26,6 +33,23 @@ from tap.paper.statistics import (
 )
 from tap.paper.tidy import PRIMARY_METRIC
 from tap.seeds import derive_seed
+from tap.task_facts import TASKS
+
+FLOORS = {
+    "floor_constant": "the most frequent class everywhere",
+    "floor_random_encoder": "a trained head on a frozen random encoder",
+}
+"""What a dense task reaches without a trained encoder, in words by key."""
+
+_SELECTOR = re.compile(r"(?P<method>[a-z0-9_]+)(?::(?P<variant>[a-z0-9_-]+))?(?:@(?P<rate>[01]?\.\d+|1))?")
+
+
+class Key(NamedTuple):
+    """What the seeds of one cell have in common."""
+
+    method: str
+    variant: str
+    rate: float
 
 
 @dataclass(frozen=True)
@@ -49,11 +73,11 @@ class Value:
 
 @dataclass
 class Measured:
-    """The runs of a scale and task at one keep rate, with the no-pruning runs.
+    """The runs of a scale and task.
 
     Attributes:
         frame: the tidy table of the task.
-        rate: keep rate of every method but no pruning.
+        rate: the main keep rate: of selectors that name none.
         root: the project's folder, where the tidy table's file names start.
         draws: bootstrap resamples.
         compare: refuse a score that its per-image values do not give, before an interval of theirs stands beside it.
@@ -67,62 +91,87 @@ class Measured:
     _replicates: dict[tuple[str, str], Array] = field(default_factory=dict, repr=False)
     _images: tuple[str, np.ndarray] | None = field(default=None, repr=False)
 
+    def key(self, selector: str) -> Key:
+        """What a selector names, whether it was measured or not.
+
+        Raises:
+            UserError: the text is no selector.
+        """
+        match = _SELECTOR.fullmatch(selector)
+        if match is None:
+            raise UserError(f"selector '{selector}': write method, method@rate or method:variant@rate")
+        default = 1.0 if match["method"] == DENSE else self.rate
+        return Key(match["method"], match["variant"] or MAIN, float(match["rate"] or default))
+
+    def selectors(self, method: str | None = None) -> list[str]:
+        """Full selectors of everything that was measured, or of one method: all variants and rates, sorted."""
+        keys = sorted({key for key, _ in self._index if method in (None, key.method)})
+        return [f"{key.method}:{key.variant}@{key.rate:.2f}" for key in keys]
+
     @cached_property
     def runs(self) -> pd.DataFrame:
-        """Rows of the tidy table that count here: the main variant, at this rate or without pruning."""
+        """Rows of the tidy table that a main table shows: the main variant, at the main rate or without pruning."""
         frame = self.frame
         at_rate = (frame["rate"] == self.rate) | (frame["method"] == DENSE)
         return frame[at_rate & (frame["variant"] == MAIN)]
 
+    @property
+    def methods(self) -> list[str]:
+        """Methods that a main table shows, in the order of the paper's rows; others behind them, by name."""
+        there, known = set(self.runs["method"]), [*METHODS]
+        return [*(name for name in known if name in there), *sorted(there.difference(known))]
+
     def floors(self) -> dict[str, Value]:
-        """What a dense task reaches without a trained encoder, in words: scores beside which others can be judged."""
-        floors = {}
-        constant = self.value(DENSE, "constant_miou")
-        if constant is not None:
-            floors["the most frequent class everywhere"] = constant
-        frame = self.frame
-        rows = frame[(frame["variant"] == RANDOM_ENCODER) & frame["metric"].isin(PRIMARY_METRIC.values())]
-        if not rows.empty:
-            values = [float(value) for value in rows["value"]]
-            floors["a trained head on a frozen random encoder"] = Value(
-                float(np.mean(values)), sample_sd(values), tuple(rows["seed"]), tuple(rows["run"])
-            )
-        return floors
+        """What a dense task reaches without a trained encoder, by the keys of `FLOORS`, as far as it was measured."""
+        if self.frame.empty:
+            return {}
+        score = PRIMARY_METRIC[str(self.frame["task"].iloc[0])]
+        found = {
+            "floor_constant": self.value(DENSE, "constant_miou"),
+            "floor_random_encoder": self.value(f"{DENSE}:{RANDOM_ENCODER}", score),
+        }
+        return {key: value for key, value in found.items() if value is not None}
 
     def above_floors(self, metric: str) -> bool | None:
-        """Whether no pruning scores above every floor; None where either was not measured."""
+        """Whether no pruning is better than every floor; None where either was not measured."""
         dense, floors = self.value(DENSE, metric), self.floors()
         if dense is None or not floors:
             return None
-        return dense.mean > max(value.mean for value in floors.values())
+        gain = TASKS[str(self.frame["task"].iloc[0])].metric(metric).gain
+        return all(gain(dense.mean, value.mean) > 0 for value in floors.values())
 
     @cached_property
-    def _index(self) -> dict[tuple[str, str], dict[int, tuple[float, str]]]:
-        """Value and run of every (method, metric) by seed, in ascending order of seeds."""
-        index: dict[tuple[str, str], dict[int, tuple[float, str]]] = {}
-        for row in self.runs.sort_values("seed").itertuples():
-            index.setdefault((row.method, row.metric), {})[int(row.seed)] = (float(row.value), str(row.run))
+    def _index(self) -> dict[tuple[Key, str], dict[int, tuple[float, str]]]:
+        """Value and run of every key and metric by seed, in ascending order of seeds."""
+        index: dict[tuple[Key, str], dict[int, tuple[float, str]]] = {}
+        for row in self.frame.sort_values("seed").itertuples():
+            key = Key(str(row.method), str(row.variant), float(row.rate))  # type: ignore[arg-type]
+            index.setdefault((key, str(row.metric)), {})[int(row.seed)] = (float(row.value), str(row.run))  # type: ignore[arg-type]
         return index
 
     @cached_property
     def _per_sample(self) -> dict[str, str]:
         """File with the per-image values of every run, empty where there is none."""
-        return dict(zip(self.runs["run"], self.runs["per_sample"], strict=True))
+        return dict(zip(self.frame["run"], self.frame["per_sample"], strict=True))
 
-    def has(self, method: str) -> bool:
-        """Whether any run of the method is there."""
-        return any(name == method for name, _ in self._index)
+    def has(self, selector: str) -> bool:
+        """Whether any run that is selected is there."""
+        return any(key == self.key(selector) for key, _ in self._index)
 
-    def value(self, method: str, metric: str) -> Value | None:
-        """Mean of a metric over the method's seeds; None if it was not measured."""
-        found = self._index.get((method, metric))
+    def per_seed(self, selector: str, metric: str) -> dict[str, float]:
+        """A metric of every selected run, by run id."""
+        return {run: value for value, run in self._found(selector, metric).values()}
+
+    def value(self, selector: str, metric: str) -> Value | None:
+        """Mean of a metric over the seeds; None if it was not measured."""
+        found = self._found(selector, metric)
         if not found:
             return None
         values = [value for value, _ in found.values()]
         return Value(float(np.mean(values)), sample_sd(values), tuple(found), tuple(run for _, run in found.values()))
 
-    def difference(self, method: str, metric: str, other: str = DENSE) -> Value | None:
-        """Mean of (method - other) over the seeds that both have, with a paired interval where images are known.
+    def difference(self, selector: str, metric: str, other: str = DENSE) -> Value | None:
+        """Mean of (selected - other) over the seeds that both have, with a paired interval where images are known.
 
         Returns:
             None if the two have no seed in common.
@@ -130,7 +179,7 @@ class Measured:
         Raises:
             UserError: the runs were evaluated on different images.
         """
-        ours, theirs = (self._index.get((name, metric), {}) for name in (method, other))
+        ours, theirs = (self._found(name, metric) for name in (selector, other))
         seeds = [seed for seed in ours if seed in theirs]
         if not seeds:
             return None
@@ -145,15 +194,22 @@ class Measured:
             self._interval(mean, metric, pairs),
         )
 
-    def resampled(self, method: str, metric: str) -> Array | None:
+    def resampled(self, selector: str, metric: str) -> Array | None:
         """The metric's bootstrap replicates, averaged over seeds `(draws,)`; None without per-image values."""
-        parts = [self._resample(run, metric) for _, run in self._index.get((method, metric), {}).values()]
+        parts = [self._resample(run, metric) for run in self.per_seed(selector, metric)]
         known = [part for part in parts if part is not None]
         return np.mean(known, axis=0) if known and len(known) == len(parts) else None
 
     def facts(self, column: str) -> list[str]:
-        """Distinct non-empty entries of a column of the tidy table, in order of first appearance."""
-        return [str(item) for item in self.runs[column].dropna().unique() if str(item)]
+        """Distinct non-empty entries of a column of the rows that a main table shows, in order of first appearance."""
+        return _distinct(self.runs[column])
+
+    def facts_of(self, runs: tuple[str, ...], column: str) -> list[str]:
+        """Distinct non-empty entries of a column for some runs."""
+        return _distinct(self.frame.loc[self.frame["run"].isin(runs), column])
+
+    def _found(self, selector: str, metric: str) -> dict[int, tuple[float, str]]:
+        return self._index.get((self.key(selector), metric), {})
 
     def _interval(self, mean: float, metric: str, pairs: list[tuple[str, str]]) -> Interval | None:
         differences = []
@@ -171,7 +227,7 @@ class Measured:
             loaded = self._load(run, metric)
             if loaded is None:
                 return None
-            first = self.runs.iloc[0]
+            first = self.frame.iloc[0]
             seed = derive_seed("bootstrap", str(first["scale"]), str(first["task"]))
             self._replicates[key] = replicates(*loaded, seed=seed, draws=self.draws)
         return self._replicates[key]
@@ -185,7 +241,7 @@ class Measured:
         if found is None:
             return None
         self._check_images(run, path, arrays)
-        rows, given = self.runs, point(*found)
+        rows, given = self.frame, point(*found)
         stated = float(rows[(rows["run"] == run) & (rows["metric"] == metric)]["value"].iloc[0])
         if self.compare and not same(stated, given):
             raise UserError(f"{Difference(f'tidy table, {run}', metric, stated, given)} from {path}; gather again")
@@ -197,3 +253,7 @@ class Measured:
         first, ids = self._images = self._images or (run, arrays["sample_id"])
         if not np.array_equal(arrays["sample_id"], ids):
             raise UserError(f"{path}: holds other images than {first}; evaluate both on the same split")
+
+
+def _distinct(entries: pd.Series) -> list[str]:
+    return [str(item) for item in entries.dropna().unique() if str(item)]

@@ -18,6 +18,7 @@ from tap.paper.statistics import Array, Interval, average_ranks, contributions, 
 from tap.paper.tidy_probes import NO_PRUNING, read_tidy_probes, tidy_probes_path
 from tap.provenance.verify import verified_path
 from tap.seeds import derive_seed
+from tap.task_facts import TASKS
 
 
 @dataclass(frozen=True)
@@ -163,15 +164,15 @@ class ProbeResults:
         return mean_of([self.score(NO_PRUNING, metric, seed) for seed in self.seeds])
 
     def drop(self, criterion: str, metric: str, layers: Sequence[int], endpoint: float | None = None) -> Estimate:
-        """Mean over blocks and checkpoints of (no pruning - pruned), in points.
+        """Mean over blocks and checkpoints of what pruning loses against no pruning, in the metric's unit.
 
         Raises:
             UserError: a probe that is asked for is not there.
         """
-        parts = []
+        parts, gain = [], TASKS[self.task].metric(metric).gain
         for seed in self.seeds:
             dense = self.score(NO_PRUNING, metric, seed)
-            parts += [dense - self.score(criterion, metric, seed, layer, endpoint) for layer in layers]
+            parts += [gain(dense, self.score(criterion, metric, seed, layer, endpoint)) for layer in layers]
         return mean_of(parts)
 
     def mean_drops(self, metric: str) -> dict[str, Estimate]:

@@ -9,14 +9,16 @@ one column per number, so that every cell is one printed value; the text ``rule`
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-import yaml
+from pydantic import BeforeValidator, ConfigDict, model_validator
+from pydantic.dataclasses import dataclass
 
 from tap.errors import UserError
+from tap.paper.yaml_file import read_yaml
 
 FOLDER = Path(__file__).with_name("reported")
 RULE = "rule"
@@ -24,7 +26,7 @@ RULE = "rule"
 _NUMBER = re.compile(r"(?P<bound><)?(?P<digits>[+-]?[\d,]*\d(?:\.\d+)?)(?P<suffix>[KM%]?)")
 _POWER = re.compile(r"(?:(?P<factor>\d+(?:\.\d+)?)\u00d7)?10\^(?P<exponent>-?\d+)")
 _SUFFIX = {"": 0, "%": 0, "K": 3, "M": 6}
-_REGIMES = (None, "dense", "full", "frozen")
+_FORM = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,16 @@ class Printed:
         return self.value
 
 
-@dataclass(frozen=True)
+def _cell(text: Any) -> Any:
+    if isinstance(text, int | float):  # YAML would turn 47.0 into 47 point something and lose the printed places
+        raise ValueError(f"quote the cell {text!r}")
+    return Printed.parse(text) if isinstance(text, str) else text
+
+
+Cell = Annotated[Printed, BeforeValidator(_cell)]
+
+
+@dataclass(frozen=True, config=_FORM)
 class Column:
     """A column: its key (the metric's name where there is one), its printed head, its unit."""
 
@@ -83,30 +94,33 @@ class Column:
     unit: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_FORM)
 class Row:
-    """A row of a reported table.
+    """A row of a table.
 
     Attributes:
         key: name within the table; in the main tables the reducer's name.
         label: what the paper prints.
         cells: one per column; None where the paper prints nothing.
-        regime: ``dense`` (no pruning), ``full`` (fully fine-tuned), ``frozen`` (shared frozen base); None elsewhere.
+        regime: ``dense`` (no pruning), ``full`` (fully fine-tuned), ``frozen`` (shared frozen base); ``floor`` for what
+            needs no trained encoder, which the paper does not have; None elsewhere.
         dagger: whether the paper marks the row as a dense baseline without a native readout.
         bold: keys of the columns whose value the paper prints in bold.
         group: number of midrules above the row.
+        in_paper: whether the paper has the row.
     """
 
     key: str
     label: str
-    cells: tuple[Printed | None, ...]
-    regime: str | None = None
+    cells: tuple[Cell | None, ...] = ()
+    regime: Literal["dense", "full", "frozen", "floor"] | None = None
     dagger: bool = False
     bold: tuple[str, ...] = ()
     group: int = 0
+    in_paper: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_FORM)
 class ReportedTable:
     """One table of the paper."""
 
@@ -114,6 +128,31 @@ class ReportedTable:
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _midrules(cls, raw: Any) -> Any:
+        """The text ``rule`` between rows becomes the number of midrules above each row; a label defaults to the key."""
+        fields = raw if isinstance(raw, dict) else getattr(raw, "kwargs", None)
+        if not fields or not isinstance(fields.get("rows"), list):
+            return raw
+        rows, group = [], 0
+        for item in fields["rows"]:
+            if item == RULE:
+                group += 1
+            else:
+                rows.append({"label": item.get("key"), "group": group, **item} if isinstance(item, dict) else item)
+        return {**fields, "rows": rows}
+
+    @model_validator(mode="after")
+    def _shape(self) -> ReportedTable:
+        for row in self.rows:
+            if len(row.cells) != len(self.columns):
+                raise ValueError(f"row '{row.key}' has {len(row.cells)} cells for {len(self.columns)} columns")
+        for keys in ([row.key for row in self.rows], [column.key for column in self.columns]):
+            if len(set(keys)) < len(keys):
+                raise ValueError("a row or column key appears twice; give each its own")
+        return self
 
     def row(self, key: str) -> Row:
         """The row called ``key``.
@@ -173,49 +212,4 @@ def read_reported(path: Path) -> ReportedTable:
     Raises:
         UserError: the file is not in the form that the module describes.
     """
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: no valid YAML; {error}") from error
-    try:
-        columns = tuple(Column(**item) for item in raw["columns"])
-        rows = _rows(raw["rows"], columns)
-        table = ReportedTable(raw["label"], raw["caption"], columns, rows)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not the form of a reported table ({error}); see tap/paper/reported.py") from error
-    keys = [row.key for row in rows]
-    if len(set(keys)) != len(keys) or len({column.key for column in columns}) != len(columns):
-        raise UserError(f"{path}: a row or column key appears twice; give each its own")
-    return table
-
-
-def _rows(raw: list, columns: tuple[Column, ...]) -> tuple[Row, ...]:
-    rows: list[Row] = []
-    group = 0
-    for item in raw:
-        if item == RULE:
-            group += 1
-            continue
-        cells = item["cells"]
-        if len(cells) != len(columns):
-            raise ValueError(f"row '{item['key']}' has {len(cells)} cells for {len(columns)} columns")
-        unquoted = [cell for cell in cells if not isinstance(cell, str | None)]
-        if unquoted:  # YAML would turn 47.0 into 47 point something and lose the printed places
-            raise ValueError(f"row '{item['key']}': quote the cell {unquoted[0]!r}")
-        if item.get("regime") not in _REGIMES:
-            raise ValueError(f"row '{item['key']}': regime '{item['regime']}' is not one of dense, full, frozen")
-        unknown = set(item) - {"key", "label", "cells", "regime", "dagger", "bold"}
-        if unknown:
-            raise ValueError(f"row '{item['key']}': unknown entries {sorted(unknown)}")
-        rows.append(
-            Row(
-                key=item["key"],
-                label=item.get("label", item["key"]),
-                cells=tuple(None if cell is None else Printed.parse(cell) for cell in cells),
-                regime=item.get("regime"),
-                dagger=item.get("dagger", False),
-                bold=tuple(item.get("bold", ())),
-                group=group,
-            )
-        )
-    return tuple(rows)
+    return read_yaml(path, ReportedTable)

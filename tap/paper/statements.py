@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Annotated, Any
 
-import yaml
+from pydantic import BeforeValidator, ConfigDict
+from pydantic.dataclasses import dataclass
 
 from tap.errors import UserError
 from tap.paper.reported import Printed
+from tap.paper.yaml_file import read_yaml
 
 FILE = Path(__file__).with_name("statements.yaml")
 
 
-@dataclass(frozen=True)
+def _number(text: Any) -> Printed:
+    if not isinstance(text, str):
+        raise ValueError(f"quote the number {text!r}")
+    number = Printed.parse(text)
+    if number.value is None:
+        raise ValueError(f"'{text}' is no number")
+    return number
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid"))
 class Statement:
     """One statement of the text.
 
@@ -28,7 +39,7 @@ class Statement:
     id: str
     where: str
     says: str
-    numbers: dict[str, Printed]
+    numbers: dict[str, Annotated[Printed, BeforeValidator(_number)]]
 
 
 @cache
@@ -38,11 +49,7 @@ def load_statements(path: Path = FILE) -> dict[str, Statement]:
     Raises:
         UserError: the file is not of the right form, or an id appears twice.
     """
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-        found = [_statement(item) for item in raw]
-    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: not a list of statements ({error}); see tap/paper/statements.py") from error
+    found: list[Statement] = read_yaml(path, list[Statement])
     by_id = {item.id: item for item in found}
     if len(by_id) < len(found):
         raise UserError(f"{path}: an id appears twice; give each statement its own")
@@ -56,16 +63,3 @@ def stated(name: str, part: str) -> Printed:
         KeyError: there is no such statement or part.
     """
     return load_statements()[name].numbers[part]
-
-
-def _statement(item: dict) -> Statement:
-    if unknown := set(item) - {"id", "where", "says", "numbers"}:
-        raise ValueError(f"'{item['id']}': unknown entries {sorted(unknown)}")
-    numbers = {}
-    for part, text in item["numbers"].items():
-        if not isinstance(text, str):
-            raise ValueError(f"'{item['id']}': quote the number {text!r}")
-        numbers[part] = Printed.parse(text)
-        if numbers[part].value is None:
-            raise ValueError(f"'{item['id']}': '{text}' is no number")
-    return Statement(item["id"], item["where"], item["says"], numbers)

@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from tap.errors import UserError
-from tap.paper.compare import AGREES, CONTRADICTS, UNRESOLVED, contradictions, rank_correlation, verdicts
-from tap.paper.reported import load_reported
+from tap.paper.reported import load_reported, reported_path
 from tap.paper.tables.caption import SMOKE_NOTE
+from tap.paper.tables.compare import AGREES, CONTRADICTS, UNRESOLVED, contradictions, rank_correlation, verdicts
 from tap.paper.tables.latex import MISSING
-from tap.paper.tables.registry import TABLES
+from tap.paper.tables.names import names
+from tap.paper.tables.table import Status
 
 
 def print_summary(folder: Path | str = "paper_tables", console: Console | None = None) -> int:
@@ -33,8 +34,8 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
     """
     console = console or Console()
     folder = Path(folder)
-    names = [name for name in TABLES if (folder / f"{name}.tex").is_file()]
-    if not names:
+    tables = [name for name in names() if (folder / f"{name}.tex").is_file()]
+    if not tables:
         console.print(f"No table in {folder} yet; `make reproduce` makes them.", markup=False)
         return 0
     grid = Table(title=f"Tables in {folder}")
@@ -43,12 +44,16 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
         grid.add_column(head)
     sentences: list[str] = []
     scales = set()
-    for name in names:
+    for name in tables:
         cells, beside = _read(folder / f"{name}.csv", ["scale", "status"]), _read(folder / f"{name}.compare.csv")
+        if cells.empty:
+            grid.add_row(name, MISSING, "nothing", *[MISSING] * 4)
+            continue
         scale = str(cells["scale"].iloc[0])
         scales.add(scale)
         if scale != "smoke":  # nothing that was measured there says anything about the paper
-            labels = {row.key: row.label for row in load_reported(name).rows}
+            printed = load_reported(name).rows if reported_path(name).is_file() else ()
+            labels = {row.key: row.label for row in printed}
             sentences += [f"{name}: {sentence}" for sentence in contradictions(beside, labels)]
         for label, *texts in _lines(name, cells, beside):
             grid.add_row(label, scale, *texts)
@@ -64,14 +69,16 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
     console.print(
         "Each table: .tex, .csv (values and run ids), .compare.md (beside the paper, in words).", markup=False
     )
-    return len(names)
+    return len(tables)
 
 
 def _lines(name: str, cells: pd.DataFrame, beside: pd.DataFrame) -> list[tuple[str, ...]]:
     """A table's lines: one for each score by which it ranks methods, else one that says how full it is."""
     scores = list(dict.fromkeys(beside.loc[beside["kind"] == "order", "metric"]))
     if not scores:
-        return [(name, f"{(cells['status'] == 'measured').sum()} of {len(cells)} cells", *[MISSING] * 4)]
+        others = [(status, (cells["status"] == status).sum()) for status in (Status.RECOMPUTED, Status.STATED)]
+        known = "".join(f", {count} {status}" for status, count in others if count)
+        return [(name, f"{(cells['status'] == Status.MEASURED).sum()} of {len(cells)} cells{known}", *[MISSING] * 4)]
     lines = []
     for score in scores:
         rows = beside[(beside["kind"] == "value") & (beside["metric"] == score)]

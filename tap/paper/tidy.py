@@ -16,14 +16,13 @@ from typing import Any
 import pandas as pd
 import pandera.pandas as pa
 
-from tap.config.jobs import runs_of_table
 from tap.config.load import load_scale
 from tap.config.methods import PRETRAINING, SCORES
 from tap.errors import UserError
 from tap.paper.scores import differing, read_arrays, scores_of
-from tap.provenance.behind import TABULATING, code_of_gathering
+from tap.plan.runs import runs_of_table, trained_run
 from tap.provenance.files import atomic_write
-from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.runs import SCALES, Run
 from tap.task_facts import TASKS
 
@@ -135,7 +134,7 @@ def gather(runs: Iterable[Run], root: Path | str = ".", compare: bool = True) ->
     return _validated(pd.DataFrame(rows, columns=list(SCHEMA.columns)), "results")
 
 
-def write_tidy(scale: str, task: str, path: Path | str, root: Path | str = ".") -> Path:
+def write_tidy(scale: str, task: str, path: Path | str, root: Path | str = ".", stamp: Stamp = BY_HAND) -> Path:
     """Gathers the runs behind a task's tables and writes them as CSV, whole or not at all, with the job's record.
 
     Raises:
@@ -144,17 +143,16 @@ def write_tidy(scale: str, task: str, path: Path | str, root: Path | str = ".") 
     started = datetime.now(UTC)
     runs = runs_of_table(load_scale(scale, root=root), task)
     path = atomic_write(path, gather(runs, root).to_csv(index=False, lineterminator="\n"))
-    read = (METRICS_FILE, PER_SAMPLE_FILE, TRAINING_RECORD, EVALUATION_RECORD)
-    files = [Path(root) / run.folder / name for run in runs for name in read]
+    measured = (METRICS_FILE, PER_SAMPLE_FILE, EVALUATION_RECORD)
+    names = [run.folder / name for run in runs for name in measured]
+    names += [trained_run(run).folder / TRAINING_RECORD for run in runs]
+    files = [Path(root) / name for name in dict.fromkeys(names)]
     record_job(
         path.with_suffix(RECORD_SUFFIX),
-        "gather",
-        parameters={"task": task, "runs": sorted(run.id for run in runs)},
+        stamp,
         inputs=[file for file in files if file.is_file()],
         outputs=[path],
         started=started,
-        fingerprint=code_of_gathering(),
-        libraries=TABULATING,
         root=root,
     )
     return path
@@ -213,7 +211,7 @@ def _first_case(error: pa.errors.SchemaError) -> str:
 
 def _rows_of(run: Run, root: Path, compare: bool) -> list[dict[str, Any]]:
     metrics = _read_json(root / run.folder / METRICS_FILE)
-    record = _read_json(root / run.folder / TRAINING_RECORD)
+    record = _read_json(root / trained_run(run).folder / TRAINING_RECORD)
     evaluation = root / run.folder / EVALUATION_RECORD
     per_sample = run.folder / PER_SAMPLE_FILE
     common = {

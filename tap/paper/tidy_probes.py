@@ -16,15 +16,14 @@ import numpy as np
 import pandas as pd
 import pandera.pandas as pa
 
-from tap.config.jobs import probe_folder, probes_of, task_of
 from tap.config.load import load_scale
 from tap.errors import UserError
 from tap.paper.difference import Difference
 from tap.paper.scores import differing, read_arrays, scores_of
 from tap.paper.tidy import checked
-from tap.provenance.behind import TABULATING, code_of_gathering_probes
+from tap.plan.runs import probe_folder, probes_of, task_of
 from tap.provenance.files import atomic_write
-from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.runs import SCALES
 from tap.task_facts import TASKS
 
@@ -95,7 +94,7 @@ def gather_probes(scale: str, task: str, root: Path | str = ".", compare: bool =
     return frame
 
 
-def write_tidy_probes(scale: str, task: str, root: Path | str = ".") -> Path:
+def write_tidy_probes(scale: str, task: str, root: Path | str = ".", stamp: Stamp = BY_HAND) -> Path:
     """Gathers the probes of a task and writes them as CSV, whole or not at all, with the job's record.
 
     Raises:
@@ -109,13 +108,10 @@ def write_tidy_probes(scale: str, task: str, root: Path | str = ".") -> Path:
     files = [folder / name for folder in folders for name in (VALUES, PER_SAMPLE, RECORD)]
     record_job(
         path.with_suffix(RECORD_SUFFIX),
-        "gather_probes",
-        parameters={"task": task},
+        stamp,
         inputs=[file for file in files if file.is_file()],
         outputs=[path],
         started=started,
-        fingerprint=code_of_gathering_probes(),
-        libraries=TABULATING,
         root=root,
     )
     return path

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from tap.config.jobs import runs_of_table
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
+from tap.plan.runs import runs_of_table
 from tap.provenance.checkpoints import WEIGHTS
 from tap.provenance.files import atomic_write, sha256_file
 from tap.provenance.ledger import CHECKPOINTS, Ledger
 from tap.provenance.root_hash import root_hash
-from tap.provenance.verify import require, verify
+from tap.provenance.verify import Staleness, require, verify
 
 LIMIT_MB: Final = 60.0
 """What an archive may have unless another limit is given: a release file that anyone can fetch in a minute."""
@@ -64,6 +64,7 @@ class Bundle:
 
 def write_bundle(
     cfg: ScaleConfig,
+    staleness: Staleness,
     path: Path | None = None,
     everything: bool = False,
     limit_mb: float = LIMIT_MB,
@@ -73,6 +74,7 @@ def write_bundle(
 
     Args:
         cfg: settings of the scale.
+        staleness: judges each record by the code and the settings of today.
         path: the archive; ``bundles/<scale>.tar.gz`` if not given.
         everything: the weights of all runs, instead of one seed of each method of the main tables with what those
             were trained from.
@@ -83,7 +85,7 @@ def write_bundle(
         UserError: a result is not sound, or the archive would be too large; none is left then.
     """
     root = Path(root)
-    found = verify(cfg, root=root)
+    found = verify(cfg, staleness, root=root)
     require(found)
     results = f"results/{cfg.scale}/"
     files = [name for name in found.ledger.files if name.startswith(results)]

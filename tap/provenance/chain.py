@@ -24,9 +24,12 @@ from tap.provenance.hash_cache import HashCache
 from tap.provenance.ledger import Ledger, read_ledger
 from tap.provenance.locks import is_held
 from tap.provenance.record import name_in_records
+from tap.provenance.verify import Staleness
 
 NOTES: Final = Path(".snakemake") / "remade"
 SOURCES: Final = ("tap/", "workflow/")
+OF_DATA: Final = ("prepare", "check")
+"""Kinds of jobs that see to data."""
 WORKFLOW_LOCK: Final = Path(".tap") / "workflow.lock"
 
 
@@ -36,6 +39,8 @@ class Chain:
     Args:
         cfg: settings of the scale.
         root: the project's folder.
+        staleness: judges the records of data by the code of today. Data may have been prepared by hand or for another
+            scale, so Snakemake need not know by which code; of everything else it does.
 
     Attributes:
         ledger: the records.
@@ -45,11 +50,15 @@ class Chain:
         UserError: a file cannot be read.
     """
 
-    def __init__(self, cfg: ScaleConfig, root: Path | str = ".") -> None:
+    def __init__(self, cfg: ScaleConfig, root: Path | str = ".", staleness: Staleness | None = None) -> None:
         self.root = Path(root)
         self.ledger = read_ledger(cfg, root)
         self._bases = [task.data.root for task in cfg.tasks.values()]
         self.wrong = dict.fromkeys(self.ledger.unreadable, "not readable as JSON") | _wrong(self.ledger, self.root)
+        for name, record in self.ledger.records.items():
+            reason = staleness(record.content) if staleness is not None and record.job in OF_DATA else None
+            if reason is not None:
+                self.wrong.setdefault(name, reason)
 
     def reason(self, outputs: Iterable[Path | str]) -> str | None:
         """Why a job would have to run again although Snakemake may see nothing; None if there is no such reason.

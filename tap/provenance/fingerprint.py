@@ -24,11 +24,13 @@ from tap.provenance.normal_form import Form
 SOURCES: Final = Path(__file__).resolve().parents[2]
 # A job's result cannot depend on these beyond what it is given: settings arrive resolved, as a parameter of their own;
 # some word errors, name folders, keep records or show progress; and the registry of tasks chooses by name among modules
-# that a job names itself (`tap.provenance.behind`), else every job would depend on every task.
+# that a job names itself (`tap.jobs.code_roots`), else every job would depend on every task.
 NEUTRAL: Final = (
     "tap.config",
     "tap.engine.reporting",
     "tap.errors",
+    "tap.plan.runs",
+    "tap.plan.specs",
     "tap.provenance",
     "tap.runs",
     "tap.tasks.registry",

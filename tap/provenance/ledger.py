@@ -138,6 +138,8 @@ def read_ledger(cfg: ScaleConfig, root: Path | str = ".", results: Path | str | 
     records: dict[str, Record] = {}
     unreadable: list[str] = []
     found = {f"{own}/{path.relative_to(folder).as_posix()}": path for path in _files_below(folder, without=CHECKPOINTS)}
+    if results is not None:
+        found.pop(f"{own}/README.md", None)  # says what the copy is
     # Of a data folder only the one record is read: its own JSON files may be large.
     readable = {*found, *(name_in_records(base / DATA_RECORD, root, bases) for base in prepared)}
     found |= {name_in_records(path, root, bases): path for path in of_data}

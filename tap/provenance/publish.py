@@ -8,7 +8,7 @@ from pathlib import Path
 from tap.errors import UserError
 from tap.provenance.files import atomic_write
 from tap.provenance.ledger import PUBLISHED
-from tap.provenance.record import RECORD_SUFFIX, read_record, record_job
+from tap.provenance.record import RECORD_SUFFIX, Stamp, read_record, record_job
 
 
 def tables_folder(scale: str) -> Path:
@@ -60,12 +60,10 @@ def publish(name: str, scale: str, root: Path | str = ".") -> list[Path]:
     files = [atomic_write(root / copied.parent / source.name, source.read_bytes()) for source in sources]
     record_job(
         root / copied,
-        "publish",
-        parameters={kind: name, "scale": scale},
+        Stamp("publish", parameters={kind: name, "scale": scale}),
         inputs=sources,
         outputs=files,
         started=started,
-        fingerprint="",
         root=root,
     )
     return files

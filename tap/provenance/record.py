@@ -14,40 +14,59 @@ import json
 import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from tap.config.schema import JobSpec
 from tap.errors import UserError
+from tap.provenance.commit import commit_now
 from tap.provenance.files import atomic_write, hash_files, remove_torn, sha256_file
 from tap.provenance.fingerprint import hash_of, version
 
 RECORD: Final = "run.json"
 RECORD_SUFFIX: Final = ".record.json"
+EQUIVALENCE_SUFFIX: Final = ".equivalence.json"
 DATA_RECORD: Final = "record.json"
 OUTSIDE: Final = "outside"
-LIBRARIES: Final = ("numpy", "safetensors", "timm", "torch", "torchvision")
-JOBS_OF_RUNS: Final = {RECORD: "train", "evaluation.json": "evaluate", "picture.json": "picture"}
-"""Kind of job by the name of its record in a run's folder."""
-
 _MANIFEST = "manifest.json"
 _PARTS = {"job", "inputs", "outputs", "fingerprint", "seal"}
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a record says of the job itself, rather than of its files. Jobs are handed theirs (`tap.jobs`).
+
+    Attributes:
+        job: kind of the job.
+        fingerprint: of the code behind it.
+        parameters: what else decides the result, as JSON values.
+        libraries: distributions whose version is recorded.
+    """
+
+    job: str
+    fingerprint: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    libraries: tuple[str, ...] = ()
+
+
+BY_HAND: Final = Stamp("by hand")
+"""Of a function that is called without its job: nobody looked at code and settings, so the result counts as stale."""
 
 
 def write_record(
     folder: Path,
     spec: JobSpec,
+    stamp: Stamp,
     inputs: Iterable[Path | str],
     outputs: Iterable[Path | str],
     started: datetime,
     extra: Mapping[str, Any] | None = None,
     *,
-    fingerprint: str,
     device: str,
     threads: int,
     name: str = RECORD,
-    libraries: Iterable[str] = LIBRARIES,
     root: Path | str = ".",
 ) -> Path:
     """Writes the record of a job on one run. The evidence of the task's data counts among its inputs.
@@ -55,15 +74,14 @@ def write_record(
     Args:
         folder: the run's folder.
         spec: the settings that the job used.
+        stamp: what is to be said of the job.
         inputs: files that it read.
         outputs: files that it made.
         started: when it began, with a time zone.
         extra: further facts, such as realised token counts; JSON values.
-        fingerprint: of the code behind the job.
         device: what it computed on, in words.
         threads: CPU threads that it used.
-        name: file name of the record; says which kind of job it was.
-        libraries: distributions whose version is recorded.
+        name: file name of the record.
         root: the project's folder, to which paths are relative.
 
     Returns:
@@ -75,12 +93,10 @@ def write_record(
     """
     return record_job(
         Path(folder) / name,
-        JOBS_OF_RUNS.get(name, Path(name).stem),
+        stamp,
         inputs=[*inputs, *evidence_of_data(spec, root)],
         outputs=outputs,
         started=started,
-        fingerprint=fingerprint,
-        libraries=libraries,
         device=device,
         threads=threads,
         bases=(spec.data.root,),
@@ -95,14 +111,11 @@ def write_record(
 
 def record_job(
     path: Path | str,
-    job: str,
+    stamp: Stamp,
     *,
     inputs: Iterable[Path | str],
     outputs: Iterable[Path | str],
     started: datetime,
-    fingerprint: str,
-    parameters: Mapping[str, Any] | None = None,
-    libraries: Iterable[str] = (),
     device: str | None = None,
     threads: int = 1,
     bases: Sequence[Path | str] = (),
@@ -113,13 +126,10 @@ def record_job(
 
     Args:
         path: the record, in the folder of the files that the job made.
-        job: kind of the job, one that `tap.provenance.current` knows.
+        stamp: what is to be said of the job.
         inputs: files that it read; the records that lie beside them and name them are added.
         outputs: files that it made.
         started: when it began, with a time zone.
-        fingerprint: of the code behind the job.
-        parameters: what else decided the result, as JSON values.
-        libraries: distributions whose version is recorded.
         device: what it computed on, in words; the processor if not given.
         threads: CPU threads that it used.
         bases: folders of the user outside of the project, whose files are named ``outside/<folder>/...``.
@@ -136,23 +146,30 @@ def record_job(
     path, outputs = Path(path), [Path(output) for output in outputs]
     ended = datetime.now(UTC)
     record = {
-        "job": job,
-        "parameters": without_places(dict(parameters or {})),
-        "fingerprint": hash_of(fingerprint),
+        "job": stamp.job,
+        "parameters": without_places(dict(stamp.parameters)),
+        "fingerprint": hash_of(stamp.fingerprint),
         "inputs": _describe_inputs([Path(name) for name in inputs], Path(root), bases),
         "outputs": describe_files(outputs, root, bases),
-        "versions": {"python": platform.python_version(), **{library: version(library) for library in libraries}},
+        "versions": {"python": platform.python_version(), **{library: version(library) for library in stamp.libraries}},
         "system": f"{platform.system()} {platform.machine()}",
         "device": device or processor(),
         "threads": threads,
         "started": started.astimezone(UTC).isoformat(timespec="seconds"),
         "ended": ended.isoformat(timespec="seconds"),
         "wall_seconds": round((ended - started).total_seconds(), 3),
+        **({"commit": commit} if (commit := commit_now()) else {}),
         **(facts or {}),
     }
     written = atomic_write(path, sealed(record))
+    equivalence_path(path).unlink(missing_ok=True)  # of the result that this one replaces
     remove_torn([*outputs, path])
     return written
+
+
+def equivalence_path(record: Path) -> Path:
+    """Where it would stand that a replay has shown a record's result to be that of later code."""
+    return record.with_name(record.name.removesuffix(".json") + EQUIVALENCE_SUFFIX)
 
 
 def sealed(content: Mapping[str, Any]) -> str:

@@ -15,13 +15,15 @@ from pathlib import Path
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.chain import Chain
+from tap.provenance.verify import Staleness
 
 
-def remake(cfg: ScaleConfig, targets: Sequence[str] = (), root: Path | str = ".") -> int:
+def remake(cfg: ScaleConfig, staleness: Staleness, targets: Sequence[str] = (), root: Path | str = ".") -> int:
     """Has Snakemake run the jobs of missing and unsound files, as far as targets need them.
 
     Args:
         cfg: settings of the scale.
+        staleness: judges records by the code and the settings of today.
         targets: files or rules, as for Snakemake; all results if none is given.
         root: the project's folder.
 
@@ -31,7 +33,7 @@ def remake(cfg: ScaleConfig, targets: Sequence[str] = (), root: Path | str = "."
     Raises:
         UserError: Snakemake cannot make them; it has said why.
     """
-    chain = Chain(cfg, root)
+    chain = Chain(cfg, root, staleness)
     if not chain.wrong:
         return 0
     files = [

@@ -1,6 +1,6 @@
 """Results of a clone taken for done: verified first, then made known to Snakemake.
 
-After `git clone` and `dvc pull` the files have the times of the checkout, in no order, and Snakemake, which knows
+Unpacked or pulled files have the times of that moment, in no order, and Snakemake, which knows
 nothing of how they were made, would make them all again. Once every hash is right, `snakemake --touch` gives them times
 in the order of the graph and notes the parameters of their jobs, so that a later edit repeats what it concerns.
 """
@@ -20,15 +20,20 @@ from tap.provenance.checkpoints import bring_back, kept_weights
 from tap.provenance.finding import Kind
 from tap.provenance.finding_lines import finding_lines
 from tap.provenance.publish import publish, published
-from tap.provenance.verify import Verification, require, verify
+from tap.provenance.verify import Staleness, Verification, require, verify
 
 _LONG_AGO = 86400.0
 SHOWN = 3
 """So many kinds of findings are named."""
 
 
-def restore(cfg: ScaleConfig, root: Path | str = ".") -> str:
+def restore(cfg: ScaleConfig, staleness: Staleness, root: Path | str = ".") -> str:
     """Verifies the results of a scale and has Snakemake take those for done that are what it would make.
+
+    Args:
+        cfg: settings of the scale.
+        staleness: judges each record by the code and the settings of today.
+        root: the project's folder.
 
     Returns:
         What was done, in words.
@@ -40,7 +45,7 @@ def restore(cfg: ScaleConfig, root: Path | str = ".") -> str:
     """
     root = Path(root)
     kept = kept_weights(cfg, root)
-    found = verify(cfg, root=root, elsewhere=kept)
+    found = verify(cfg, staleness, root=root, elsewhere=kept)
     require(found, allowed=(Kind.MISSING, Kind.STALE))
     unsound = found.unsound()
     sound = [name for name in found.order if name not in unsound]

@@ -7,8 +7,8 @@ since. *unknown*: it lies among the results and no record says which job made it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -16,12 +16,15 @@ from typing import Any, Final
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.checkpoints import differing
-from tap.provenance.current import Today
+from tap.provenance.equivalence import read_equivalence
 from tap.provenance.files import hash_files
 from tap.provenance.finding import MEND, Finding, Kind
 from tap.provenance.finding_lines import finding_lines
 from tap.provenance.ledger import Ledger, Record, read_ledger
-from tap.provenance.record import OUTSIDE, describe_folder, made_by, name_in_records, record_job
+from tap.provenance.record import OUTSIDE, Stamp, describe_folder, made_by, name_in_records, record_job
+
+Staleness = Callable[[Mapping[str, Any]], str | None]
+"""From the parts of a record to why its result is not what the workflow would make today; None if it is."""
 
 SOURCES: Final = ("tap/", "workflow/")
 """Files of the project itself, which git keeps: they need no record."""
@@ -40,6 +43,7 @@ class Verification:
         files: hash of every file that was read, by name.
         findings: what is wrong, in that order, so that the first one is where the trouble starts.
         bytes: how much was read.
+        shown: how replays have shown that results of other code are those of today's, by the record's name.
     """
 
     ledger: Ledger
@@ -47,10 +51,13 @@ class Verification:
     files: dict[str, str]
     findings: tuple[Finding, ...]
     bytes: int
+    shown: Mapping[str, str] = field(default_factory=dict)
 
     def summary(self) -> str:
         """How much was looked at, and what was let pass."""
         text = f"{len(self.files)} files ({self.bytes / 1e6:.1f} MB) are what their {len(self.order)} records say"
+        if self.shown:
+            text += f"; {len(self.shown)} made by earlier code, replayed with the same bits"
         passed = [f"{count} {kind}" for kind in Kind if (count := sum(f.kind == kind for f in self.findings))]
         return f"{text}; let pass: {', '.join(passed)}" if passed else text
 
@@ -65,18 +72,22 @@ class Verification:
 
 def verify(
     cfg: ScaleConfig,
+    staleness: Staleness,
     targets: Sequence[Path | str] = (),
     root: Path | str = ".",
     elsewhere: Mapping[str, Path] | None = None,
+    strict: bool = False,
     results: Path | str | None = None,
 ) -> Verification:
     """Compares results, and everything that they were made from, with their records.
 
     Args:
         cfg: settings of the scale.
+        staleness: judges each record by the code and the settings of today.
         targets: files to start from; all results of the scale if none is given.
         root: the project's folder.
         elsewhere: where some files are for now, by the name that they are to have.
+        strict: whether a result of other code is stale although a replay has shown that today's computes the same.
         results: a copy of the scale's folder to verify in its place, such as ``published/desk``.
 
     Raises:
@@ -93,7 +104,7 @@ def verify(
     present = {file: place for file, place in places.items() if place.is_file()}
     hashes = hash_files(present.values())
     files = {file: hashes[place] for file, place in present.items()}
-    walk = _Walk(cfg, ledger, places, files)
+    walk = _Walk(staleness, ledger, places, files, strict)
     for name, record in zip(names, wanted, strict=True):
         if not record:
             walk.without_record(name)
@@ -106,7 +117,7 @@ def verify(
         for path, stage in differing(cfg, root):
             walk.copy(path.as_posix(), stage)
     size = sum(places[file].stat().st_size for file in files)
-    return Verification(ledger, tuple(order), files, tuple(walk.findings), size)
+    return Verification(ledger, tuple(order), files, tuple(walk.findings), size, walk.shown)
 
 
 def require(verification: Verification, allowed: Iterable[Kind] = (), everything: bool = False) -> None:
@@ -131,7 +142,13 @@ def verified_path(scale: str, task: str) -> Path:
     return Path("results") / scale / f"verified_{task}.json"
 
 
-def write_verified(cfg: ScaleConfig, task: str, targets: Sequence[Path | str], root: Path | str = ".") -> Path:
+def write_verified(
+    cfg: ScaleConfig,
+    staleness: Staleness,
+    task: str,
+    targets: Sequence[Path | str],
+    root: Path | str = ".",
+) -> Path:
     """Verifies what a task's tables are made from and keeps the list: a record of all files behind them.
 
     Raises:
@@ -139,17 +156,15 @@ def write_verified(cfg: ScaleConfig, task: str, targets: Sequence[Path | str], r
     """
     started, path = datetime.now(UTC), Path(root) / verified_path(cfg.scale, task)
     path.unlink(missing_ok=True)
-    found = verify(cfg, targets, root)
+    found = verify(cfg, staleness, targets, root)
     require(found)
     places = [found.ledger.place(name) for name in sorted(found.files)]
     return record_job(
         path,
-        "verify",
-        parameters={"task": task, "targets": [str(target) for target in targets]},
+        Stamp("verify", parameters={"task": task, "targets": [str(target) for target in targets]}),
         inputs=[place for place in places if place is not None],
         outputs=[],
         started=started,
-        fingerprint="",
         bases=[settings.data.root for settings in cfg.tasks.values()],
         root=root,
     )
@@ -158,8 +173,12 @@ def write_verified(cfg: ScaleConfig, task: str, targets: Sequence[Path | str], r
 class _Walk:
     """Goes through records in order and collects what is wrong, each file once."""
 
-    def __init__(self, cfg: ScaleConfig, ledger: Ledger, places: dict[str, Path], files: dict[str, str]) -> None:
-        self.today, self.ledger, self.places, self.files = Today(cfg), ledger, places, files
+    def __init__(
+        self, staleness: Staleness, ledger: Ledger, places: dict[str, Path], files: dict[str, str], strict: bool
+    ) -> None:
+        self.staleness, self.ledger, self.places, self.files = staleness, ledger, places, files
+        self.strict = strict
+        self.shown: dict[str, str] = {}
         self.findings: list[Finding] = []
         self._found: set[tuple[str, Kind]] = set()
 
@@ -183,13 +202,24 @@ class _Walk:
         name = record.name
         for file, facts in record.inputs.items():
             self._input(record, file, facts)
-        reason = self.today.staleness(record.content)
-        if reason is not None:
+        reason = self.staleness(record.content)
+        if reason is not None and not self._is_replayed(record):
             self._stale(name, reason)
         for folder, facts in record.content.get("folders", {}).items():
             place = self.ledger.place(folder)
             if place is not None and next(iter(describe_folder(place).values()))["listing"] != facts["listing"]:
                 self._add(folder, Kind.STALE, f"names or sizes of its files are not those that {name} saw", name)
+
+    def _is_replayed(self, record: Record) -> bool:
+        """Whether nothing but the code differs, and a replay has shown that today's computes the same."""
+        place = self.ledger.place(record.name)
+        found = None if self.strict or place is None else read_equivalence(place)
+        if found is None or found.before != record.content.get("fingerprint"):
+            return False
+        if self.staleness({**record.content, "fingerprint": found.now}) is not None:  # with the code that was shown
+            return False
+        self.shown[record.name] = str(found)
+        return True
 
     def _input(self, record: Record, file: str, facts: Mapping[str, Any]) -> None:
         name, expected, maker = record.name, str(facts.get("sha256", "")), self.ledger.maker.get(file)

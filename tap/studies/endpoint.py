@@ -11,24 +11,26 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tap.config.jobs import endpoint_path, job_json, run_of, uses_endpoint
 from tap.config.schema import JobSpec
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
-from tap.engine.job import dense_of, published_weights
+from tap.engine.published import published_weights
 from tap.errors import UserError
-from tap.provenance.behind import code_of_endpoint
+from tap.plan.endpoints import endpoint_path, uses_endpoint
+from tap.plan.runs import run_of
+from tap.plan.teaching import dense_spec
 from tap.provenance.files import atomic_write
-from tap.provenance.record import LIBRARIES, RECORD_SUFFIX, evidence_of_data, record_job
+from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, evidence_of_data, record_job
 from tap.tasks.recovery_endpoint import choose_endpoint
 from tap.tasks.registry import get_task
 
 
-def run_endpoint(specs: Sequence[JobSpec]) -> Path:
+def run_endpoint(specs: Sequence[JobSpec], stamp: Stamp = BY_HAND) -> Path:
     """Chooses the endpoint of a task and writes it with the scores and the inputs behind it.
 
     Args:
         specs: the runs of the task at the main rate; those that the endpoint concerns take part.
+        stamp: what the record says of the job.
 
     Returns:
         The file.
@@ -46,7 +48,7 @@ def run_endpoint(specs: Sequence[JobSpec]) -> Path:
     with cpu_threads(first.profile.threads):
         for spec in concerned:
             given = spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"endpoint": 1.0})})
-            model, path = task.build_model(given), published_weights(dense_of(spec))
+            model, path = task.build_model(given), published_weights(run_of(dense_spec(spec)))
             load_weights(path, model, new=("encoder.reducer.",))
             models.append(model.to(device))
             weights.add(path)
@@ -62,13 +64,10 @@ def run_endpoint(specs: Sequence[JobSpec]) -> Path:
         path = atomic_write(endpoint_path(first.scale, first.task), json.dumps(content, indent=1) + "\n")
         record_job(
             path.with_suffix(RECORD_SUFFIX),
-            "endpoint",
-            parameters={"task": first.task, "specs": [json.loads(job_json(spec, "evaluate")) for spec in concerned]},
+            stamp,
             inputs=[*sorted(weights), *evidence_of_data(first)],
             outputs=[path],
             started=started,
-            fingerprint=code_of_endpoint(first.task, sorted({spec.method for spec in concerned})),
-            libraries=LIBRARIES,
             device=describe_device(device),
             threads=first.profile.threads,
             bases=(first.data.root,),

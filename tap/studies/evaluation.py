@@ -12,72 +12,67 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tap.config.jobs import endpoint_file, run_of
 from tap.config.methods import PRETRAINING
 from tap.config.schema import JobSpec
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
-from tap.engine.job import published_weights
+from tap.engine.published import published_weights
+from tap.plan.endpoints import endpoint_file
+from tap.plan.runs import run_of, weights_run
 from tap.profiling.throughput import profile_encoder, profile_model
-from tap.provenance.behind import code_of_evaluation
 from tap.provenance.files import atomic_write
-from tap.provenance.record import write_record
+from tap.provenance.record import BY_HAND, Stamp, write_record
 from tap.tasks.base import Task
-from tap.tasks.registry import get_task
 
 METRICS, PER_SAMPLE, RECORD = "metrics.json", "per_sample.npz", "evaluation.json"
 
 
-def run_evaluation(spec: JobSpec) -> None:
+def evaluate_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
     """Evaluates the published weights of a run on the validation split, and profiles its encoder.
 
     Writes ``metrics.json`` (flat: numbers, and facts in words), ``per_sample.npz`` and the record of the job.
+
+    Args:
+        spec: the run.
+        task: its pipeline.
+        stamp: what the record says of the job.
 
     Raises:
         UserError: the run is not trained, its weights are not those of its record, data are missing, or the folder
             cannot be written. Nothing that was published before is touched then.
     """
-    evaluate_run(spec, get_task(spec))
-
-
-def evaluate_run(spec: JobSpec, task: Task) -> None:
-    """`run_evaluation` for a given task."""
-    with cpu_threads(spec.profile.threads):
-        _evaluate(spec, task)
-
-
-def _evaluate(spec: JobSpec, task: Task) -> None:
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
-    weights = published_weights(run)
-    model = task.build_model(spec)
-    load_weights(weights, model)
-    model.to(device).eval()
-    evaluation = task.evaluate(model, spec, "validation", device)
-    metrics: dict[str, float | int | str] = {
-        **evaluation.metrics,
-        **facts_of_model(spec, model),
-        "device": describe_device(device),
-    }
-    if spec.method != PRETRAINING:
-        metrics |= _profile(spec, task, model, device)
-    arrays = io.BytesIO()
-    np.savez_compressed(arrays, **evaluation.per_sample)
-    outputs = [
-        atomic_write(run.folder / PER_SAMPLE, arrays.getvalue()),
-        atomic_write(run.folder / METRICS, json.dumps(metrics, indent=1, sort_keys=True) + "\n"),
-    ]
-    write_record(
-        run.folder,
-        spec,
-        inputs=[path for path in (weights, endpoint_file(spec)) if path is not None],
-        outputs=outputs,
-        started=started,
-        fingerprint=code_of_evaluation(spec.task, spec.method),
-        device=describe_device(device),
-        threads=torch.get_num_threads(),
-        name=RECORD,
-    )
+    with cpu_threads(spec.profile.threads):
+        weights = published_weights(weights_run(spec))
+        model = task.build_model(spec)
+        load_weights(weights, model)
+        model.to(device).eval()
+        evaluation = task.evaluate(model, spec, "validation", device)
+        metrics: dict[str, float | int | str] = {
+            **evaluation.metrics,
+            **facts_of_model(spec, model),
+            "device": describe_device(device),
+        }
+        if spec.method != PRETRAINING:
+            metrics |= _profile(spec, task, model, device)
+        arrays = io.BytesIO()
+        np.savez_compressed(arrays, **evaluation.per_sample)
+        outputs = [
+            atomic_write(run.folder / PER_SAMPLE, arrays.getvalue()),
+            atomic_write(run.folder / METRICS, json.dumps(metrics, indent=1, sort_keys=True) + "\n"),
+        ]
+        write_record(
+            run.folder,
+            spec,
+            stamp,
+            inputs=[path for path in (weights, endpoint_file(spec)) if path is not None],
+            outputs=outputs,
+            started=started,
+            device=describe_device(device),
+            threads=torch.get_num_threads(),
+            name=RECORD,
+        )
 
 
 def _profile(spec: JobSpec, task: Task, model: nn.Module, device: torch.device) -> dict[str, float | int | str]:

@@ -9,22 +9,21 @@ from typing import Any
 
 import torch
 
-from tap.config.jobs import run_of
 from tap.config.schema import JobSpec
 from tap.drawing import default_style
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
-from tap.engine.job import published_weights
+from tap.engine.published import published_weights
 from tap.errors import UserError
-from tap.provenance.behind import code_of_picture
-from tap.provenance.record import write_record
+from tap.plan.runs import run_of, weights_run
+from tap.provenance.record import BY_HAND, Stamp, write_record
 from tap.task_facts import TASKS
 from tap.tasks.registry import get_task
 
 PICTURE, RECORD = "picture.png", "picture.json"
 
 
-def run_picture(spec: JobSpec) -> Path:
+def run_picture(spec: JobSpec, stamp: Stamp = BY_HAND) -> Path:
     """Draws the published weights of a run: image, truth, prediction, kept patches.
 
     Raises:
@@ -36,7 +35,7 @@ def run_picture(spec: JobSpec) -> Path:
         raise UserError(f"picture: task '{spec.task}' has none; name a run of {pictured}")
     draw: Any = importlib.import_module(module).draw  # now, since MMSegmentation and MMDetection take seconds to import
     started, run = datetime.now(UTC), run_of(spec)
-    weights = published_weights(run)
+    weights = published_weights(weights_run(spec))
     device = select_device(spec.device)
     with cpu_threads(spec.profile.threads):
         model = get_task(spec).build_model(spec)
@@ -46,10 +45,10 @@ def run_picture(spec: JobSpec) -> Path:
         write_record(
             run.folder,
             spec,
+            stamp,
             inputs=[weights],
             outputs=[picture],
             started=started,
-            fingerprint=code_of_picture(spec.task, spec.method),
             device=describe_device(device),
             threads=torch.get_num_threads(),
             name=RECORD,

@@ -19,18 +19,18 @@ import pandas as pd
 import torch
 from torch.utils.data import Subset
 
-from tap.config.jobs import job_spec, probe_folder, probe_parameters, probed_runs, run_of, task_of
 from tap.config.methods import CRITERIA
 from tap.config.schema import JobSpec, ProbeConfig, ScaleConfig
 from tap.criteria.registry import get
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
-from tap.engine.job import published_weights
+from tap.engine.published import published_weights
 from tap.errors import UserError
-from tap.provenance.behind import code_of_probe
+from tap.plan.runs import probe_folder, probed_runs, run_of, task_of
+from tap.plan.specs import job_spec
 from tap.provenance.files import atomic_write
-from tap.provenance.record import LIBRARIES, evidence_of_data, record_job
+from tap.provenance.record import BY_HAND, Stamp, evidence_of_data, record_job
 from tap.studies.probe_encoder import Probe, ProbeEncoder
 from tap.task_facts import TASKS, Metric
 from tap.tasks.pipeline import PerImage, Pipeline, joined
@@ -47,7 +47,7 @@ Found = dict[Probe | None, dict[str, np.ndarray]]
 """Per-image values of every probe; None is no pruning."""
 
 
-def run_layer_probe(cfg: ScaleConfig, task: str) -> Path:
+def run_layer_probe(cfg: ScaleConfig, task: str, stamp: Stamp = BY_HAND) -> Path:
     """Every criterion at every eligible block of the first seed's checkpoint; writes values, per-image values, record.
 
     Dense tasks read at the endpoint that the recovery probe prefers.
@@ -68,10 +68,10 @@ def run_layer_probe(cfg: ScaleConfig, task: str) -> Path:
     def probes(layers: Sequence[int]) -> list[Probe]:
         return [Probe(layer, criterion, alpha) for layer in layers for criterion in criteria]
 
-    return _run(cfg, task, "layers", probes, read)
+    return _run(cfg, task, "layers", probes, read, stamp)
 
 
-def run_recovery_probe(cfg: ScaleConfig, task: str) -> Path:
+def run_recovery_probe(cfg: ScaleConfig, task: str, stamp: Stamp = BY_HAND) -> Path:
     """Coverage at every eligible block of every seed's checkpoint, read with the full offset and with the stand-in.
 
     Both endpoints share retained set, pointers, offsets and checkpoint (Sec. Paired recovery probe).
@@ -90,7 +90,7 @@ def run_recovery_probe(cfg: ScaleConfig, task: str) -> Path:
     def probes(layers: Sequence[int]) -> list[Probe]:
         return [Probe(layer, criterion, alpha) for layer in layers for alpha in ENDPOINTS]
 
-    return _run(cfg, task, "recovery", probes, [])
+    return _run(cfg, task, "recovery", probes, [], stamp)
 
 
 def measure(
@@ -182,6 +182,7 @@ def _run(
     kind: Kind,
     make: Callable[[Sequence[int]], list[Probe]],
     read: Sequence[Path],
+    stamp: Stamp,
 ) -> Path:
     """Probes the checkpoints that a probe concerns and writes what was found.
 
@@ -191,6 +192,7 @@ def _run(
         kind: which probe.
         make: the probes of a model with some eligible blocks.
         read: files that decided the probes.
+        stamp: what the record says of the job.
     """
     started, settings = datetime.now(UTC), task_of(cfg, task).probes
     specs = [job_spec(cfg, run) for run in probed_runs(cfg, task, kind)]
@@ -214,13 +216,10 @@ def _run(
     outputs = [atomic_write(folder / PER_SAMPLE, _packed(arrays)), atomic_write(folder / VALUES, values)]
     record_job(
         folder / RECORD,
-        "probe",
-        parameters=probe_parameters(cfg, task, kind),
+        stamp,
         inputs=[*weights, *read, *evidence_of_data(first)],
         outputs=outputs,
         started=started,
-        fingerprint=code_of_probe(task),
-        libraries=LIBRARIES,
         device=device_in_words,
         threads=first.profile.threads,
         bases=(first.data.root,),

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from tap.config.jobs import uses_endpoint
 from tap.config.schema import JobSpec
 from tap.errors import UserError
+from tap.plan.endpoints import uses_endpoint
 from tap.tasks.base import Batch, Evaluation, SplitName, Task
 
 PerImage = Mapping[str, np.ndarray]

@@ -9,14 +9,23 @@ from pathlib import Path
 
 from tap.config.schema import DataConfig
 from tap.errors import UserError
-from tap.provenance.behind import CHECKED, PREPARED, code_of_data
 from tap.provenance.files import atomic_write
 from tap.provenance.fingerprint import hash_of
-from tap.provenance.record import DATA_RECORD, RECORD_SUFFIX, describe_files, describe_folder, read_record, record_job
+from tap.provenance.record import (
+    BY_HAND,
+    DATA_RECORD,
+    RECORD_SUFFIX,
+    Stamp,
+    describe_files,
+    describe_folder,
+    read_record,
+    record_job,
+)
+from tap.task_facts import CHECKED, PREPARED
 from tap.tasks.report import Report
 
 
-def prepare_data(data: DataConfig, source: Path | None = None) -> Path:
+def prepare_data(data: DataConfig, source: Path | None = None, stamp: Stamp = BY_HAND) -> Path:
     """Fetches and verifies a dataset; safe to repeat, and goes on after an interruption.
 
     A call that finds everything in place leaves the record of the first one, which later records name.
@@ -38,28 +47,29 @@ def prepare_data(data: DataConfig, source: Path | None = None) -> Path:
     known = read_record(path)
     if known is None or (known["outputs"], known["fingerprint"]) != (
         describe_files(files, bases=(root,)),
-        hash_of(code_of_data(data.name)),
+        hash_of(stamp.fingerprint),
     ):
         record_job(
             path,
-            "prepare",
-            parameters={"data": data.name},
+            stamp,
             inputs=[],
             outputs=files,
             started=started,
-            fingerprint=code_of_data(data.name),
             bases=(root,),
         )
     return manifest
 
 
-def check_data(data: DataConfig, report: Path | None = None, decode_all: bool = False) -> Report:
+def check_data(
+    data: DataConfig, report: Path | None = None, decode_all: bool = False, stamp: Stamp = BY_HAND
+) -> Report:
     """Looks at a person's own data: counts, classes, files that cannot be read.
 
     Args:
         data: which data, and where.
         report: where to write the findings, with the record of the job, if nothing is wrong.
         decode_all: decode every image (hours for ImageNet).
+        stamp: what the record says of the job.
 
     Raises:
         UserError: the dataset is one that this project fetches, or its folder is not there.
@@ -74,12 +84,10 @@ def check_data(data: DataConfig, report: Path | None = None, decode_all: bool = 
         atomic_write(report, json.dumps({"data": data.name, "facts": found.facts}, indent=1) + "\n")
         record_job(
             report.with_suffix(RECORD_SUFFIX),
-            "check",
-            parameters={"data": data.model_dump(mode="json", exclude={"workers"})},
+            stamp,
             inputs=[],
             outputs=[report],
             started=started,
-            fingerprint=code_of_data(data.name),
             bases=(data.root,),
             facts={"folders": describe_folder(data.root, bases=(data.root,))},
         )

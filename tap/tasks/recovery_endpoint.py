@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from torch import nn
 
-from tap.config.jobs import endpoint_file
 from tap.config.methods import LEARNED_RECOVERY
 from tap.config.schema import JobSpec
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.errors import UserError
+from tap.plan.endpoints import endpoint_file
 from tap.task_facts import Metric
 
 ENDPOINTS: Final = (1.0, 0.0)

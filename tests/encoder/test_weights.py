@@ -313,3 +313,34 @@ def test_unknown_and_missing_keys(tmp_path, source, target):
         with pytest.raises(UserError, match=message):
             load_backbone(target, save(tmp_path / "keys.safetensors", tensors))
     assert_untouched(target, before)
+
+
+WRAPPERS = ["module.", "_orig_mod.", "backbone.", "model.", "module._orig_mod.", "encoder.vit."]
+
+
+@pytest.mark.parametrize("prefix", WRAPPERS)
+def test_what_wrapped_a_model_is_taken_off(tmp_path, source, target, prefix):
+    tensors = {f"{prefix}{name}": value for name, value in source.items()} | {"decode_head.weight": torch.zeros(2)}
+    load_backbone(target, save(tmp_path / "a.pth", tensors, "state_dict"))
+    assert_untouched(target, source)
+
+
+def test_two_backbones_in_a_file_are_refused(tmp_path, source, target):
+    twice = {f"{who}.backbone.{name}": value for who in ("student", "teacher") for name, value in source.items()}
+    before = state(target)
+    with pytest.raises(UserError, match="of another architecture"):
+        load_backbone(target, save(tmp_path / "a.pth", twice))
+    assert_untouched(target, before)
+
+
+def test_a_globally_pooled_fine_tuning_keeps_its_norm(tmp_path, target):
+    source = state(tiny_vit(seed=3, global_pool="avg"))
+    path = save(tmp_path / "a.safetensors", source | {"head.weight": torch.zeros(5, 16), "head.bias": torch.zeros(5)})
+    pooled = tiny_vit(seed=4, global_pool="avg")
+    load_backbone(pooled, path)
+    assert_untouched(pooled, source)
+    before = state(target)
+    with pytest.warns(UserWarning, match=r"its norm \(fc_norm\) has no place .* give global_pool='avg' to keep it"):
+        load_backbone(target, path)
+    assert torch.equal(target.norm.weight, before["norm.weight"])
+    assert torch.equal(target.cls_token, source["cls_token"])

@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import load_file
 from toy_task import SmallClassification, toy_spec
 
-from tap.config.jobs import run_of
 from tap.config.options import MethodOptions
 from tap.config.options.ats import AtsOptions
 from tap.config.options.diffrate import DiffRateOptions
 from tap.config.schema import ModelConfig
 from tap.engine.job import train_run
+from tap.plan.runs import run_of
 
 SIZES = ModelConfig(image_size=8, patch_size=2, channels=1, width=12, depth=3, heads=2)
 LOGITS, SHARES = "encoder.reducer.logits", "encoder.reducer.shares"

@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file
 from toy_task import ToyTask, toy_spec
 
-from tap.config.jobs import run_of
 from tap.engine.job import train_run
 from tap.errors import UserError
+from tap.plan.runs import run_of
 
 PUBLISHED = ["log.csv", "model.safetensors", "run.json"]
 

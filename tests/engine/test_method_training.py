@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file
 from toy_task import SmallClassification, toy_spec
 
-from tap.config.jobs import run_of
 from tap.config.options import MethodOptions
 from tap.config.options.dynamicvit import DynamicVitOptions
 from tap.config.options.svit import SvitOptions
@@ -18,6 +17,7 @@ from tap.config.schema import ModelConfig
 from tap.engine.calibration import calibrate
 from tap.engine.job import train_run
 from tap.errors import UserError
+from tap.plan.runs import run_of
 
 SIZES = ModelConfig(image_size=8, patch_size=2, channels=1, width=12, depth=2, heads=2)
 

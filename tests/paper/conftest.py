@@ -9,9 +9,10 @@ import pandas as pd
 import pytest
 
 from tap.config.methods import DENSE, SCORES
+from tap.paper.evidence import Evidence
 from tap.paper.scores import scores_of
 from tap.paper.statistics import mean_iou
-from tap.paper.tables.registry import build_table
+from tap.paper.tables.build import build_table, render_table
 from tap.paper.tidy import gather, tidy_path
 from tap.paper.tidy_probes import gather_probes, tidy_probes_path
 from tap.runs import Run
@@ -66,6 +67,22 @@ class Project:
         }
         arrays = {"correct": correct, "sample_id": np.arange(IMAGES)}
         return self.add(run, values | metrics, arrays)
+
+    def evidence(self, runs, scale: str = "desk") -> Evidence:
+        """What the runs measured, gathered as the job does."""
+        with_settings(self.root)
+        runs = list(runs)
+        for task in {run.task for run in runs}:
+            frame = gather([run for run in runs if run.task == task], self.root)
+            path = self.root / tidy_path(scale, task)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            frame.to_csv(path, index=False)
+        return Evidence(scale, self.root)
+
+    def table(self, name: str, runs, scale: str = "desk") -> dict[str, str]:
+        """Contents of a table's files by suffix."""
+        contents = render_table(name, self.evidence(runs, scale))
+        return {suffix: content.decode() for suffix, content in contents.items()}
 
 
 @pytest.fixture

@@ -2,23 +2,27 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tap.paper.compare import COLUMNS, compare, contradictions, rank_correlation, verdicts
-from tap.paper.compare_report import report
-from tap.paper.measured import Measured
 from tap.paper.reported import load_reported
-from tap.paper.tidy import gather
+from tap.paper.tables.build import load_table
+from tap.paper.tables.compare import COLUMNS, compare, contradictions, rank_correlation, verdicts
+from tap.paper.tables.report import to_markdown
+from tap.paper.tables.table import Filled, fill
 
 NAMES = {row.key: row.label for row in load_reported("tab:cls").rows}
 
 
-@pytest.fixture
-def measured(project, cls_runs) -> Measured:
-    return Measured(gather(cls_runs, project.root), 0.5, project.root, 300)
+def filled_by(project, runs) -> Filled:
+    return fill(load_table("tab_cls"), project.evidence(runs))
 
 
 @pytest.fixture
-def frame(measured) -> pd.DataFrame:
-    return compare(load_reported("tab:cls"), measured, "desk", ["top1"], ["encoder_speedup"])
+def filled(project, cls_runs) -> Filled:
+    return filled_by(project, cls_runs)
+
+
+@pytest.fixture
+def frame(filled) -> pd.DataFrame:
+    return compare(filled)
 
 
 def line(frame: pd.DataFrame, kind: str, row: str, other: str = "", metric: str = "top1") -> pd.Series:
@@ -58,9 +62,7 @@ def test_a_reversed_order_is_a_contradiction(frame) -> None:
 
 def test_an_interval_with_zero_settles_nothing(project) -> None:
     runs = [project.add_cls(method, value) for method, value in (("dense", 0.9), ("random", 0.8025), ("tap", 0.8))]
-    frame = compare(
-        load_reported("tab:cls"), Measured(gather(runs, project.root), 0.5, project.root, 300), "desk", ["top1"]
-    )
+    frame = compare(filled_by(project, runs))
     found = line(frame, "order", "random", "tap")
     assert found["low"] <= 0 <= found["high"]
     assert found["verdict"] == "unresolved"
@@ -71,15 +73,13 @@ def test_a_difference_without_images_is_unresolved(project) -> None:
     runs = [project.add_cls(method, value) for method, value in (("dense", 0.9), ("tap", 0.5))]
     for run in runs:
         (project.root / run.folder / "per_sample.npz").unlink()
-    frame = compare(load_reported("tab:cls"), Measured(gather(runs, project.root), 0.5, project.root), "desk", ["top1"])
+    frame = compare(filled_by(project, runs))
     assert line(frame, "value", "tap")["verdict"] == "unresolved"
 
 
 def test_a_change_of_the_wrong_sign_is_a_contradiction(project) -> None:
     runs = [project.add_cls(method, value) for method, value in (("dense", 0.7), ("tap", 0.9))]
-    frame = compare(
-        load_reported("tab:cls"), Measured(gather(runs, project.root), 0.5, project.root, 300), "desk", ["top1"]
-    )
+    frame = compare(filled_by(project, runs))
     assert line(frame, "value", "tap")["verdict"] == "contradicts"
     assert contradictions(frame, NAMES)[0].startswith(
         "top1: the paper has TAP-J (ours) at -0.4 from no pruning; here it is +20"
@@ -89,15 +89,13 @@ def test_a_change_of_the_wrong_sign_is_a_contradiction(project) -> None:
 def test_ties_in_the_paper_get_no_verdict(project) -> None:
     """ToMe and TAP-J are both printed as 83.2."""
     runs = [project.add_cls(method, value) for method, value in (("dense", 0.9), ("tome", 0.85), ("tap", 0.5))]
-    frame = compare(
-        load_reported("tab:cls"), Measured(gather(runs, project.root), 0.5, project.root, 300), "desk", ["top1"]
-    )
+    frame = compare(filled_by(project, runs))
     assert line(frame, "order", "tome", "tap")["verdict"] == ""
 
 
-def test_rank_correlation(frame, measured) -> None:
+def test_rank_correlation(frame, filled) -> None:
     """Paper: Random 82.0 < Attn Top-K 83.0 < TAP-J 83.2; here exactly reversed."""
-    common, correlation = rank_correlation(frame, "top1", measured)
+    common, correlation = rank_correlation(frame, "top1", filled)
     assert common == 3
     assert correlation is not None
     assert correlation.estimate == pytest.approx(-1.0)
@@ -107,23 +105,22 @@ def test_rank_correlation(frame, measured) -> None:
 
 def test_rank_correlation_needs_three_rows(project) -> None:
     runs = [project.add_cls(method, 0.8) for method in ("dense", "random", "tap")]
-    measured = Measured(gather(runs, project.root), 0.5, project.root, 50)
-    frame = compare(load_reported("tab:cls"), measured, "desk", ["top1"])
-    assert rank_correlation(frame, "top1", measured) == (2, None)
+    filled = filled_by(project, runs)
+    assert rank_correlation(compare(filled), "top1", filled) == (2, None)
 
 
 def test_no_run_gives_no_verdict(project) -> None:
-    frame = compare(load_reported("tab:cls"), Measured(gather([], project.root), 0.5), "desk", ["top1"])
+    frame = compare(filled_by(project, []))
     assert set(verdicts(frame).values()) == {0}
     assert frame["measured"].isna().all()
 
 
-def test_report_says_it_in_words(frame, measured) -> None:
-    text = report(frame, load_reported("tab:cls"), measured, "desk", ["top1"], ["encoder_speedup"])
-    assert "# tab:cls: measured at scale desk beside the paper" in text
+def test_report_says_it_in_words(frame, filled) -> None:
+    text = to_markdown(filled, frame)
+    assert "# tab:cls: scale desk beside the paper" in text
     assert "| Random | 88.00 | 82.0 | -2.00 [" in text
     assert "Rank correlation (Spearman) with the paper over 3 common rows: -1.00" in text
     assert "Pairs of methods: 0 agree with the paper, 3 contradict it, 0 are not resolved" in text
     assert "- top1: the paper puts TAP-J (ours) above Random" in text
-    assert "| TAP-J (ours) | 290 / +2.3K | 1.31 / 1.26 |" in text
-    assert "| EViT | -- / +0 | -- / 1.24 |" in text
+    assert "| TAP-J (ours) | 290 / +2.3K | 131.4 / 2300 | 1.31 / 1.26 |" in text
+    assert "| EViT | -- / +0 | -- / 2277 | -- / 1.24 |" in text

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tap.config.load import load_scale
-from tap.paper.tables.registry import SUFFIXES
+from tap.paper.tables.build import SUFFIXES
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

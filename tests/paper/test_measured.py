@@ -5,8 +5,6 @@ from tap.errors import UserError
 from tap.paper.measured import Measured
 from tap.paper.statistics import accuracy, mean_iou, paired_interval
 from tap.paper.tables.caption import floors
-from tap.paper.tables.main_table import MAIN_TABLES, cells
-from tap.paper.tables.registry import cell_frame
 from tap.paper.tidy import gather
 from tap.runs import Run
 from tap.seeds import derive_seed
@@ -40,6 +38,18 @@ def test_differences_use_common_seeds_only(project) -> None:
     assert change.seeds == (1,)
     assert change.mean == pytest.approx(-1.0)
     assert set(change.runs) == {runs[1].id, runs[2].id}
+
+
+def test_selectors_name_method_variant_and_rate(project) -> None:
+    runs = [project.add_cls("dense", 0.9), project.add_cls("tap", 0.6, rate=0.3)]
+    runs.append(project.add(Run("desk", "cls", "tap", 0.5, "no_gumbel"), {"top1": 10.0}))
+    measured = measure(project, runs)
+    assert measured.selectors("tap") == ["tap:main@0.30", "tap:no_gumbel@0.50"]
+    assert [measured.value(name, "top1").mean for name in ("dense", "tap@0.3", "tap:no_gumbel")] == [90.0, 60.0, 10.0]
+    assert measured.value("tap", "top1") is None
+    assert measured.difference("tap@0.3", "top1", "tap:no_gumbel").mean == pytest.approx(50.0)
+    with pytest.raises(UserError, match=r"selector 'tap at 0\.5'"):
+        measured.key("tap at 0.5")
 
 
 def test_other_rates_and_variants_stay_out(project) -> None:
@@ -132,8 +142,8 @@ def test_floors_of_a_dense_task(project) -> None:
     (sentence,) = floors(measured)
     assert "21.5" in sentence
     assert "33.0" in sentence
-    frame = cell_frame(cells(MAIN_TABLES["tab_seg"], measured), "desk", measured.frame)
-    assert list(frame[frame["row"] == "floor"]["runs"]) == [dense.id, floor.id]
+    assert list(values) == ["floor_constant", "floor_random_encoder"]
+    assert [value.runs for value in measured.floors().values()] == [(dense.id,), (floor.id,)]
 
 
 def test_no_pruning_below_a_floor_is_said(project) -> None:

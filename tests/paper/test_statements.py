@@ -20,10 +20,11 @@ def test_statements_are_numbers_with_a_place() -> None:
     [
         ("- {id: a, where: x, says: y, numbers: {n: 1.0}}", "quote the number 1.0"),
         ('- {id: a, where: x, says: y, numbers: {n: "many"}}', "'many' is no number"),
-        ('- {id: a, where: x, says: y, numbers: {n: "1"}, colour: red}', "unknown entries"),
-        ("- {id: a, where: x}", "numbers"),
+        ('- {id: a, where: x, says: y, numbers: {n: "1"}, colour: red}', "0.colour"),
+        ("- {id: a, where: x}", "0.says: Field required"),
         ('- &a {id: a, where: x, says: y, numbers: {n: "1"}}\n- *a', "id appears twice"),
-        ("[", "not a list of statements"),
+        ("[", "no valid YAML"),
+        ("a: 1", "valid list"),
     ],
 )
 def test_a_wrong_file_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -11,7 +11,7 @@ from tap.errors import UserError
 from tap.paper.probe_results import Estimate, correlation, files_behind, read_probe
 from tap.paper.reported import load_reported
 from tap.paper.tidy_probes import SCHEMA, gather_probes, read_tidy_probes, tidy_probes_path, write_tidy_probes
-from tap.provenance.record import read_record
+from tap.provenance.record import Stamp, read_record
 
 DROPS = {("coverage", block, alpha): 2.0 + alpha for block in (3, 6) for alpha in (0.0, 1.0)}
 
@@ -19,7 +19,7 @@ DROPS = {("coverage", block, alpha): 2.0 + alpha for block in (3, 6) for alpha i
 def test_one_row_per_probe_and_metric_and_the_csv_gives_it_back(results) -> None:
     results.probe("seg", "layers", {("random", 3, 1.0): 4.0})
     results.probe("seg", "recovery", DROPS, seeds=(0, 1))
-    path = write_tidy_probes("desk", "seg", results.root)
+    path = write_tidy_probes("desk", "seg", results.root, Stamp("gather_probes"))
     assert path == results.root / tidy_probes_path("desk", "seg")
     frame = read_tidy_probes(path)
     assert list(frame.columns) == list(SCHEMA.columns)

@@ -9,15 +9,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tap.config import job_spec, load_scale, runs_of_table
-from tap.config.jobs import dense_run, endpoint_path, job_json, pretraining_run, start_run, uses_endpoint
+from tap.config import load_scale
 from tap.config.methods import RANDOM_ENCODER
+from tap.jobs.registry import JOBS
+from tap.jobs.staleness import Today
+from tap.paper.audit.job import run_audit
 from tap.paper.headline import write_headline
-from tap.paper.tables.registry import build_table
+from tap.paper.scores import scores_of
+from tap.paper.tables.build import build_table
 from tap.paper.tidy import tidy_path, write_tidy
-from tap.provenance import behind
+from tap.plan.endpoints import endpoint_path, uses_endpoint
+from tap.plan.runs import dense_run, pretraining_run, runs_of_table
+from tap.plan.specs import job_spec
+from tap.plan.starts import start_run
 from tap.provenance.publish import publish, tables_folder
-from tap.provenance.record import LIBRARIES, RECORD_SUFFIX, evidence_of_data, record_job, write_record
+from tap.provenance.record import RECORD_SUFFIX, Stamp, evidence_of_data, record_job, write_record
 from tap.provenance.verify import write_verified
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -57,67 +63,55 @@ class Finished:
         path.write_bytes(self.rng.bytes(200) if content is None else content)
         return path
 
+    def stamp(self, job: str, key) -> Stamp:
+        return JOBS[job].stamp(self.cfg, key)
+
     def data(self) -> None:
         root = Path(self.cfg.tasks["seg"].data.root)
         names = ("manifest.json", "README.md", "images/training/a.png", "annotations/training/a.png")
         files = [self.write(root / name, b"{}\n" if name.endswith(".json") else None) for name in names]
-        code = behind.code_of_data("microscopy")
-        parameters = {"data": "microscopy"}
-        record_job(
-            root / "record.json", "prepare", parameters=parameters, inputs=[], outputs=files, fingerprint=code, **FACTS
-        )
+        record_job(root / "record.json", self.stamp("prepare", "seg"), inputs=[], outputs=files, **FACTS)
 
     def train(self, run) -> None:
-        spec, code = job_spec(self.cfg, run), behind.code_of_training(run.task, run.method)
+        spec = job_spec(self.cfg, run)
         starts = {"scratch": [], "pretrained": [pretraining_run(self.cfg, run.task)], "dense": [start_run(run)]}
         inputs = [source.folder / "model.safetensors" for source in starts[spec.start_from]]
         if uses_endpoint(spec):
             inputs.append(endpoint_path("smoke", "seg"))
         outputs = [self.write(run.folder / name) for name in ("model.safetensors", "log.csv")]
-        write_record(run.folder, spec, inputs, outputs, fingerprint=code, **FACTS)
+        write_record(run.folder, spec, self.stamp("train", run), inputs, outputs, **FACTS)
 
     def endpoint(self, dense) -> None:
         path = self.write(endpoint_path("smoke", "seg"), b'{"endpoint": 1.0}\n')
         specs = [spec for run in self.runs if uses_endpoint(spec := job_spec(self.cfg, run))]
         record_job(
             path.with_suffix(RECORD_SUFFIX),
-            "endpoint",
-            parameters={"task": "seg", "specs": [json.loads(job_json(spec, "evaluate")) for spec in specs]},
+            self.stamp("endpoint", "seg"),
             inputs=[dense.folder / "model.safetensors", *evidence_of_data(specs[0])],
             outputs=[path],
-            fingerprint=behind.code_of_endpoint("seg", [spec.method for spec in specs]),
-            libraries=LIBRARIES,
             **FACTS,
         )
 
     def evaluate(self, run) -> None:
         spec, folder = job_spec(self.cfg, run), run.folder
-        metrics = {"miou": 40.0 + len(run.method), "encoder_speedup": 1.25, "final_tokens_mean": 128.0, "patches": 256}
+        hits = 40 + len(run.method) + np.array([-3, 1, -2, 4]) * self.rng.integers(1, 5)  # of 100 pixels of one class
+        areas = np.stack([hits, hits, np.full(4, 100)], axis=1)[..., None]
+        arrays = {"areas": areas, "sample_id": np.arange(4), "final_tokens": np.full(4, 128)}
+        metrics = scores_of("seg", arrays) | {"encoder_speedup": 1.25, "patches": 256}
         outputs = [self.write(folder / "metrics.json", json.dumps(metrics).encode()), folder / "per_sample.npz"]
-        hits = int(metrics["miou"]) + np.array([-3, 1, -2, 4]) * self.rng.integers(1, 5)  # of 100 pixels of one class
-        np.savez(outputs[1], areas=np.stack([hits, hits, hits * 0 + 100], axis=1)[..., None], sample_id=np.arange(4))
+        np.savez(outputs[1], **arrays)
         inputs = [folder / "model.safetensors", *([endpoint_path("smoke", "seg")] if uses_endpoint(spec) else [])]
-        code = behind.code_of_evaluation(run.task, run.method)
-        write_record(folder, spec, inputs, outputs, fingerprint=code, name="evaluation.json", **FACTS)
-        picture, code = self.write(folder / "picture.png"), behind.code_of_picture(run.task, run.method)
-        write_record(folder, spec, inputs[:1], [picture], fingerprint=code, name="picture.json", **FACTS)
+        write_record(folder, spec, self.stamp("evaluate", run), inputs, outputs, name="evaluation.json", **FACTS)
+        picture = self.write(folder / "picture.png")
+        write_record(folder, spec, self.stamp("picture", run), inputs[:1], [picture], name="picture.json", **FACTS)
 
     def tables(self) -> None:
-        tidy = write_tidy("smoke", "seg", tidy_path("smoke", "seg"))
-        write_verified(self.cfg, "seg", [tidy])
-        build_table("tab_seg", "smoke", tables_folder("smoke"))
-        write_headline("smoke", ["seg"])
-        audit, tables = Path("results/smoke/audit"), sorted(tables_folder("smoke").glob("*.csv"))
-        files = [self.write(audit / f"audit.{suffix}", b"{}\n") for suffix in ("html", "json")]
-        record_job(
-            audit / f"audit{RECORD_SUFFIX}",
-            "audit",
-            parameters={"main_rate": self.cfg.main_rate},
-            inputs=[*tables, tidy],
-            outputs=files,
-            fingerprint=behind.code_of_audit(),
-            **FACTS,
-        )
+        tidy = write_tidy("smoke", "seg", tidy_path("smoke", "seg"), stamp=self.stamp("gather", "seg"))
+        staleness = Today(self.cfg).staleness
+        write_verified(self.cfg, staleness, "seg", [tidy])
+        build_table("tab_seg", "smoke", tables_folder("smoke"), stamp=self.stamp("table", ("tab_seg",)))
+        write_headline("smoke", ["seg"], stamp=self.stamp("headline", None))
+        run_audit("smoke", staleness, stamp=self.stamp("audit", None))
         publish("tab_seg", "smoke")
 
 

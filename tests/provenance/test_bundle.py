@@ -9,12 +9,17 @@ import pytest
 
 from tap.config import load_scale
 from tap.errors import UserError
+from tap.jobs.staleness import Today
 from tap.provenance.bundle import LIST, unpack_bundle, write_bundle
 from tap.provenance.files import sha256_file
 from tap.provenance.verify import verify
 
 ARCHIVE = Path("bundles/smoke.tar.gz")
 RUNS = Path("results/smoke/runs/seg")
+
+
+def staleness():
+    return Today(smoke()).staleness
 
 
 def smoke():
@@ -28,7 +33,7 @@ def with_hash(path: Path) -> Path:
 
 def archive_of(path: Path, *members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE) -> Path:
     """The archive of the project with further members."""
-    write_bundle(smoke(), path)
+    write_bundle(smoke(), staleness(), path)
     with tarfile.open(path, "r:gz") as tar:
         kept = [(member, tar.extractfile(member).read()) for member in tar]
     with tarfile.open(path, "w:gz") as tar:
@@ -47,34 +52,34 @@ def state() -> dict[str, str]:
 
 def test_there_and_back(finished):
     before = state()
-    bundle = write_bundle(smoke())
+    bundle = write_bundle(smoke(), staleness())
     assert (bundle.path, bundle.weights, bundle.of) == (ARCHIVE, 7, 7)
     assert bundle.weight_bytes == bundle.all_bytes == 1400
     first = ARCHIVE.read_bytes()
-    assert write_bundle(smoke()).path.read_bytes() == first, "equal results, equal bytes"
+    assert write_bundle(smoke(), staleness()).path.read_bytes() == first, "equal results, equal bytes"
     shutil.rmtree("results")
     assert unpack_bundle(ARCHIVE, smoke()) == len(before)
     assert state() == before
-    assert verify(smoke()).findings == ()
+    assert verify(smoke(), staleness()).findings == ()
     assert unpack_bundle(ARCHIVE, smoke()) == 0, "all there"
 
 
 def test_what_is_not_sound_is_not_packed(finished):
     (RUNS / "tap/r0.50/main/s0/metrics.json").write_text("{}")
     with pytest.raises(UserError, match=r"metrics.json: edited"):
-        write_bundle(smoke())
+        write_bundle(smoke(), staleness())
     assert not ARCHIVE.parent.exists()
 
 
 def test_the_limit_is_checked_and_the_sizes_are_told(finished):
-    with pytest.raises(UserError, match=r"would have 0.0 MB, more than 0.001 MB; the weights of 7 of 7 runs"):
-        write_bundle(smoke(), limit_mb=0.001)
+    with pytest.raises(UserError, match=r"would have 0.1 MB, more than 0.001 MB; the weights of 7 of 7 runs"):
+        write_bundle(smoke(), staleness(), limit_mb=0.001)
     assert list(ARCHIVE.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize("damage", [lambda content: content[:-100], lambda content: content + b"x"])
 def test_another_archive_than_that_of_the_hash_is_refused(finished, damage):
-    write_bundle(smoke())
+    write_bundle(smoke(), staleness())
     ARCHIVE.write_bytes(damage(ARCHIVE.read_bytes()))
     before = state()
     with pytest.raises(UserError, match=r"is not the file of smoke.tar.gz.sha256"):
@@ -83,7 +88,7 @@ def test_another_archive_than_that_of_the_hash_is_refused(finished, damage):
 
 
 def test_without_a_hash_nothing_is_unpacked(finished):
-    write_bundle(smoke())
+    write_bundle(smoke(), staleness())
     ARCHIVE.with_name("smoke.tar.gz.sha256").unlink()
     with pytest.raises(UserError, match=r"smoke.tar.gz.sha256: is not there"):
         unpack_bundle(ARCHIVE, smoke())
@@ -108,7 +113,7 @@ def test_links_are_refused(finished):
 
 
 def test_a_truncated_archive_with_a_hash_of_its_own_is_refused(finished):
-    write_bundle(smoke())
+    write_bundle(smoke(), staleness())
     ARCHIVE.write_bytes(ARCHIVE.read_bytes()[:-2000])
     with pytest.raises(UserError, match="cannot be unpacked"):
         unpack_bundle(with_hash(ARCHIVE), smoke())
@@ -125,13 +130,13 @@ def test_other_files_are_refused(finished):
 
 
 def test_an_archive_of_another_scale_is_refused(finished):
-    write_bundle(smoke())
+    write_bundle(smoke(), staleness())
     with pytest.raises(UserError, match="is of scale smoke; unpack it with --scale smoke"):
         unpack_bundle(ARCHIVE, load_scale("desk"))
 
 
 def test_a_file_that_is_there_with_other_content_is_kept(finished):
-    write_bundle(smoke())
+    write_bundle(smoke(), staleness())
     path = RUNS / "tap/r0.50/main/s0/metrics.json"
     path.write_text("mine")
     shutil.rmtree("results/smoke/tables")
@@ -142,6 +147,6 @@ def test_a_file_that_is_there_with_other_content_is_kept(finished):
 
 
 def test_the_list_is_the_first_member(finished):
-    write_bundle(smoke())
+    write_bundle(smoke(), staleness())
     with tarfile.open(ARCHIVE) as tar:
         assert tar.next().name == LIST

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tap.config import load_scale
+from tap.jobs.staleness import Today
 from tap.provenance.chain import NOTES, WORKFLOW_LOCK, Chain, Notes
 from tap.provenance.files import sha256_file
 from tap.provenance.hash_cache import CACHE
@@ -144,6 +145,15 @@ def test_a_jobs_own_process_only_reads(finished):
     assert Notes(None).of(EVALUATION) == []
     noted = notes().of(EVALUATION)
     assert Notes(None).of(EVALUATION) == noted
+
+
+def test_data_of_earlier_code_are_prepared_again(finished):
+    assert Chain(load_scale("smoke"), staleness=Today(load_scale("smoke")).staleness).wrong == {}
+    content = json.loads(DATA[1].read_text())
+    DATA[1].write_text(sealed({**content, "fingerprint": "0" * 64}))
+    found = Chain(load_scale("smoke"), staleness=Today(load_scale("smoke")).staleness)
+    assert found.reason(DATA) == "data/microscopy/record.json: other code"
+    assert found.reason(TRAINING) is None
 
 
 def test_damaged_hashes_are_found_out_again(finished):

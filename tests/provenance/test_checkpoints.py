@@ -6,6 +6,7 @@ import pytest
 
 from tap.config import load_scale
 from tap.errors import UserError
+from tap.jobs.staleness import Today
 from tap.provenance.checkpoints import bring_back, collect, kept_weights
 from tap.provenance.finding import Kind
 from tap.provenance.stages import BY_NAME, STAGES
@@ -62,15 +63,17 @@ def test_edited_weights_are_not_collected(collected):
 
 def test_an_edited_checkpoint_is_found_and_collecting_mends_it(collected):
     cfg, checkpoint = load_scale("smoke"), STORE / "tap" / f"{TAP.id}.safetensors"
-    assert verify(cfg).findings == ()
+    assert verify(cfg, Today(cfg).staleness).findings == ()
     right = checkpoint.read_bytes()
     checkpoint.unlink()  # as DVC puts a copy of its own in place
     checkpoint.write_bytes(right)
-    assert verify(cfg).findings == ()
+    assert verify(cfg, Today(cfg).staleness).findings == ()
     checkpoint.write_bytes(bytes([right[0] ^ 1]) + right[1:])
-    assert [(item.path, item.kind) for item in verify(cfg).findings] == [(checkpoint.as_posix(), Kind.STALE)]
-    assert "`tap dvc collect tap` renews it" in str(verify(cfg).findings[0])
-    assert verify(cfg, [TAP.folder / "metrics.json"]).findings == (), "nothing was made from it"
+    assert [(item.path, item.kind) for item in verify(cfg, Today(cfg).staleness).findings] == [
+        (checkpoint.as_posix(), Kind.STALE)
+    ]
+    assert "`tap dvc collect tap` renews it" in str(verify(cfg, Today(cfg).staleness).findings[0])
+    assert verify(cfg, Today(cfg).staleness, [TAP.folder / "metrics.json"]).findings == (), "nothing was made from it"
     collect(cfg, BY_NAME["tap"])
     assert checkpoint.read_bytes() == right
 

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tap.provenance import behind, fingerprint
+from tap.config import load_scale
+from tap.jobs.kinds.probe import ProbeKey
+from tap.jobs.registry import JOBS
+from tap.provenance import fingerprint
+from tap.runs import Run
 
 TREE = Path(__file__).resolve().parents[2] / "tap"
 RUNS = {
@@ -37,8 +41,8 @@ NOTHING = {
     "words of a refusal with values": ("engine/loop.py", "nothing was overwritten. Lower", "try to lower"),
     "local": (
         "core/straight_through.py",
-        "        scaled = scores / tau\n        logit = scaled - _threshold(scaled,",
-        "        z = scores / tau\n        logit = z - _threshold(z,",
+        "        scaled = (scores - highest) / tau\n        logit = scaled - _threshold(scaled,",
+        "        z = (scores - highest) / tau\n        logit = z - _threshold(z,",
     ),
     "unused function": (
         "core/budget.py",
@@ -53,8 +57,8 @@ NOTHING = {
     ),
     "layout": (
         "reducers/tap.py",
-        "        if max(layout.counts) == state.keep_count:",
-        "\n\n        if (max(layout.counts)) == (state.keep_count):",
+        "        if layer not in layers:",
+        "\n\n        if (layer) not in (layers):",
     ),
 }
 """Name: file, old text, new text. Nothing is stale."""
@@ -90,21 +94,26 @@ STALE = {
         "reducers/attn_topk.py",
         "class AttnTopK(FixedSchedule):",
         "class AttnTopK(Reducer):",
-        ("*/attn_topk",),
+        ("*/attn_topk", "endpoint/*"),
     ),
-    "decorator": ("reducers/attn_topk.py", "@register(METHOD)\n", "@register(METHOD)\n@print\n", ("*/attn_topk",)),
+    "decorator": (
+        "reducers/attn_topk.py",
+        "@register(METHOD)\n",
+        "@register(METHOD)\n@print\n",
+        ("*/attn_topk", "endpoint/*"),
+    ),
     "registered beside": (
         "reducers/attn_topk.py",
         "@register(METHOD)\n",
         "@print\nclass Other(FixedSchedule): ...\n\n\n@register(METHOD)\n",
-        ("*/attn_topk",),
+        ("*/attn_topk", "endpoint/*"),
     ),
     "sign": ("core/selection.py", "* query.shape[-1] ** -0.5", "* -(query.shape[-1] ** -0.5)", ("*/tap",)),
     "tie rule": (
         "core/selection.py",
         "descending=True, stable=True",
         "descending=True, stable=False",
-        ("*/tap", "*/random", "*/attn_topk", "*/static", "probe/*", "endpoint/*", "tables", "figures"),
+        ("*/tap", "*/random", "*/attn_topk", "*/static", "probe/*", "endpoint/*"),
     ),
     "constant": ("core/straight_through.py", "BISECTION_STEPS = ", "BISECTION_STEPS = 1 + ", ("*/tap",)),
     "default value": (
@@ -166,25 +175,18 @@ STALE = {
 
 def roots_of_jobs():
     """Where each job of the project starts, by its name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(behind, "code_fingerprint", lambda roots, libraries=(): list(roots))
-        found = {
-            "tables": behind.code_of_tables(),
-            "figures": behind.code_of_figures(),
-            "audit": behind.code_of_audit(),
-            "gather": behind.code_of_gathering(),
-        }
-        for task, methods in RUNS.items():
-            for method in methods:
-                found[f"train/{task}/{method}"] = behind.code_of_training(task, method)
-                found[f"evaluate/{task}/{method}"] = behind.code_of_evaluation(task, method)
-            found[f"probe/{task}"] = behind.code_of_probe(task)
-        for task in ("seg", "det"):
-            found[f"endpoint/{task}"] = behind.code_of_endpoint(task, ["random", "static"])
-            found[f"picture/{task}/tap"] = behind.code_of_picture(task, "tap")
-        for data in ("fashion_mnist", "microscopy"):
-            found[f"data/{data}"] = behind.code_of_data(data)
-    return found
+    keys = {"tables": ("table", ("tab_cls",)), "figures": ("figure", ("fig_insight",))}
+    keys |= {"audit": ("audit", None), "gather": ("gather", "cls")}
+    for task, methods in RUNS.items():
+        for job in ("train", "evaluate"):
+            keys |= {f"{job}/{task}/{method}": (job, Run("smoke", task, method)) for method in methods}
+        keys[f"probe/{task}"] = ("probe", ProbeKey(task, "layers"))
+    for task in ("seg", "det"):
+        keys[f"endpoint/{task}"] = ("endpoint", task)
+        keys[f"picture/{task}/tap"] = ("picture", Run("smoke", task, "tap"))
+    keys |= {"data/fashion_mnist": ("prepare", "cls"), "data/microscopy": ("prepare", "seg")}
+    cfg = load_scale("smoke")
+    return {name: list(JOBS[job].roots(cfg, key)) for name, (job, key) in keys.items()}
 
 
 class Copy:

@@ -6,6 +6,7 @@ import pytest
 
 from tap.config import load_scale
 from tap.errors import UserError
+from tap.jobs.staleness import Today
 from tap.provenance.finding import Finding, Kind
 from tap.provenance.finding_lines import finding_lines, folder_of
 from tap.provenance.verify import require, verify
@@ -58,7 +59,8 @@ def test_a_project_without_data_and_weights_is_refused_in_a_few_lines(finished):
     shutil.rmtree("data/microscopy")
     for weights in finished.rglob("*.safetensors"):
         weights.unlink()
-    found = verify(load_scale("smoke"))
+    cfg = load_scale("smoke")
+    found = verify(cfg, Today(cfg).staleness)
     with pytest.raises(UserError) as refused:
         require(found)
     lines = str(refused.value).splitlines()

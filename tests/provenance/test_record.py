@@ -7,12 +7,14 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from tap.config import job_spec, load_scale
+from tap.config import load_scale
 from tap.errors import UserError
-from tap.provenance.record import write_record
+from tap.plan.specs import job_spec
+from tap.provenance.record import Stamp, write_record
 from tap.runs import Run
 
-FACTS = {"fingerprint": "f" * 64, "device": "a processor", "threads": 1}
+STAMP = Stamp("train", "f" * 64, libraries=("torch",))
+FACTS = {"device": "a processor", "threads": 1}
 
 
 @pytest.fixture
@@ -28,6 +30,7 @@ def test_a_record_holds_settings_files_versions_and_times(tmp_path, spec):
     path = write_record(
         tmp_path / "runs",
         spec,
+        STAMP,
         [tmp_path / "in.json"],
         [tmp_path / "runs" / "out.bin"],
         started,
@@ -58,7 +61,7 @@ def test_a_record_names_no_host_and_no_absolute_path(tmp_path, spec):
     data = spec.data.model_copy(update={"root": str(tmp_path / "mine")})
     (tmp_path / "mine" / "manifest.json").write_text("{}")
     spec = spec.model_copy(update={"data": data})
-    text = write_record(project, spec, [elsewhere], [], datetime.now(UTC), root=project, **FACTS).read_text()
+    text = write_record(project, spec, STAMP, [elsewhere], [], datetime.now(UTC), root=project, **FACTS).read_text()
     record = json.loads(text)
     assert list(record["inputs"]) == ["outside/mine/manifest.json", "outside/mine/weights.pth"]
     assert record["spec"]["data"]["root"] == "outside/mine"
@@ -69,5 +72,5 @@ def test_a_record_names_no_host_and_no_absolute_path(tmp_path, spec):
 
 def test_a_missing_output_is_an_error_and_no_record_appears(tmp_path, spec):
     with pytest.raises(UserError, match=r"gone\.npz: cannot be read"):
-        write_record(tmp_path, spec, [], [tmp_path / "gone.npz"], datetime.now(UTC), root=tmp_path, **FACTS)
+        write_record(tmp_path, spec, STAMP, [], [tmp_path / "gone.npz"], datetime.now(UTC), root=tmp_path, **FACTS)
     assert not list(tmp_path.iterdir())

@@ -9,12 +9,19 @@ import pytest
 
 from tap.config import load_scale
 from tap.errors import UserError
+from tap.jobs.staleness import Today
 from tap.provenance import restore as restoring
 from tap.provenance.checkpoints import collect
 from tap.provenance.stages import STAGES
 from tap.runs import Run
 
 TAP, DENSE = (Run("smoke", "seg", method, rate).folder for method, rate in (("tap", 0.5), ("dense", 1.0)))
+
+
+def restored():
+    """What a restoration of the smoke scale says."""
+    cfg = load_scale("smoke")
+    return restoring.restore(cfg, Today(cfg).staleness)
 
 
 @pytest.fixture
@@ -36,7 +43,7 @@ def state():
 
 
 def test_everything_sound_is_taken_for_done(told):
-    assert restoring.restore(load_scale("smoke")).startswith("restored 23 of 23 jobs of scale smoke")
+    assert restored().startswith("restored 23 of 23 jobs of scale smoke")
     assert "results/smoke/audit/audit.html" in told
     assert any(name.startswith("paper_tables/tab_seg.") for name in told)
     assert not [name for name in told if name.endswith("model.safetensors")], "reached from what was made of it"
@@ -45,7 +52,7 @@ def test_everything_sound_is_taken_for_done(told):
 def test_published_tables_come_back(told):
     for path in Path("paper_tables").iterdir():
         path.unlink()
-    restoring.restore(load_scale("smoke"))
+    restored()
     tables = Path("results/smoke/tables")
     assert (Path("paper_tables") / "tab_seg.tex").read_bytes() == (tables / "tab_seg.tex").read_bytes()
 
@@ -56,7 +63,7 @@ def test_an_edited_file_is_refused_and_nothing_is_touched(told, name):
         file.write(" ")
     before = state()
     with pytest.raises(UserError, match=rf"^{name}: edited"):
-        restoring.restore(load_scale("smoke"))
+        restored()
     assert state() == before
     assert told == []
 
@@ -69,13 +76,13 @@ def test_kept_weights_stay_where_they_are_if_something_else_is_edited(told):
         file.write(" ")
     before = state()
     with pytest.raises(UserError, match="edited"):
-        restoring.restore(load_scale("smoke"))
+        restored()
     assert state() == before
 
 
 def test_stale_results_are_left_for_snakemake_to_make_again(told):
     Path("params.yaml").write_text(Path("params.yaml").read_text().replace("[0.5]", "[0.5], controller.tau_end: 0.2"))
-    (line,) = restoring.restore(load_scale("smoke")).splitlines()
+    (line,) = restored().splitlines()
     assert "stale" in line
     assert f"{TAP}/model.safetensors" in line
     assert (TAP / "model.safetensors").stat().st_mtime < (DENSE / "model.safetensors").stat().st_mtime
@@ -89,7 +96,7 @@ def test_without_the_weights_only_what_needs_none_is_taken_for_done_and_the_tabl
     with pytest.raises(
         UserError, match=r"^restored 1 of 23 jobs of scale smoke; 1 tables and figures would"
     ) as refused:
-        restoring.restore(load_scale("smoke"))
+        restored()
     assert len(str(refused.value).splitlines()) == 1
     assert "results/smoke/runs/seg: missing: 7 files called model.safetensors" in str(refused.value)
     assert told == ["data/microscopy/README.md"]
@@ -97,7 +104,7 @@ def test_without_the_weights_only_what_needs_none_is_taken_for_done_and_the_tabl
 
 def test_a_missing_picture_is_named_and_no_failure(told):
     (DENSE / "picture.png").unlink()
-    assert restoring.restore(load_scale("smoke")).startswith(
+    assert restored().startswith(
         f"restored 22 of 23 jobs of scale smoke; snakemake makes again: {DENSE}/picture.png: missing"
     )
 
@@ -106,4 +113,4 @@ def test_nothing_at_all_is_said(finished, monkeypatch):
     for folder in ("results", "data", "paper_tables"):
         shutil.rmtree(folder)
     with pytest.raises(UserError, match="nothing to restore; `tap restore --bundle FILE` brings it"):
-        restoring.restore(load_scale("smoke"))
+        restored()

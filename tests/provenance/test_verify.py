@@ -11,10 +11,13 @@ import pytest
 
 from tap.config import load_scale
 from tap.errors import UserError
+from tap.jobs import staleness
+from tap.jobs.registry import JOBS
+from tap.jobs.staleness import Today
 from tap.paper.tidy import write_tidy
-from tap.provenance import behind, current, fingerprint
+from tap.provenance import fingerprint
 from tap.provenance.finding import Kind
-from tap.provenance.record import record_job, sealed
+from tap.provenance.record import Stamp, record_job, sealed
 from tap.provenance.verify import require, verify, write_verified
 from tap.runs import Run
 
@@ -25,7 +28,8 @@ TAP, DENSE = (Run("smoke", "seg", method, rate).folder for method, rate in (("ta
 
 
 def found(*targets):
-    return verify(load_scale("smoke"), targets)
+    cfg = load_scale("smoke")
+    return verify(cfg, Today(cfg).staleness, targets)
 
 
 def first(*targets):
@@ -132,17 +136,18 @@ def test_changed_code_and_settings_make_results_stale_not_edited(finished, monke
     assert (finding.path, finding.kind) == (f"{FLOOR_START}/model.safetensors", Kind.STALE)
     assert finding.reason == "other settings: train.length was 3.0, is 9.0"
 
-    code = behind.code_of_evaluation
-    changed = lambda task, method: ("x" if method == "tap" else "") + code(task, method)  # noqa: E731
-    settings, _ = current._JOBS["evaluate"]
-    monkeypatch.setitem(current._JOBS, "evaluate", (settings, current._by_run(changed)))
+    evaluate = type(JOBS["evaluate"])
+    code = evaluate.code
+    monkeypatch.setattr(
+        evaluate, "code", lambda job, cfg, key: ("x" if key.method == "tap" else "") + code(job, cfg, key)
+    )
     assert f"{TAP}/metrics.json: stale: other code" in [str(finding) for finding in found().findings]
 
 
 def test_a_library_upgrade_shows_as_the_reason(finished, monkeypatch):
     version = fingerprint.version
     monkeypatch.setattr(fingerprint, "version", lambda name: "9.9" if name == "torch" else version(name))
-    monkeypatch.setattr(current, "version", lambda name: "9.9" if name == "torch" else version(name))
+    monkeypatch.setattr(staleness, "version", lambda name: "9.9" if name == "torch" else version(name))
     finding = found().findings[0]
     assert finding.kind == Kind.STALE
     assert "torch 2." in finding.reason
@@ -155,11 +160,10 @@ def test_a_result_made_anew_leaves_what_was_made_of_the_old_one_stale(finished):
         (START / name).write_bytes(b"other weights")
     record_job(
         START / "run.json",
-        "train",
+        Stamp("train", spec_record["fingerprint"]),
         inputs=list(spec_record["inputs"]),
         outputs=[START / "model.safetensors", START / "log.csv"],
         started=datetime.now(UTC),
-        fingerprint=spec_record["fingerprint"],
         facts={"run": spec_record["run"], "spec": spec_record["spec"]},
     )
     findings = {finding.path: finding for finding in found().findings}
@@ -225,7 +229,7 @@ def test_nothing_is_verified_for_a_table_if_anything_behind_it_is_wrong(finished
     with open(DENSE / "log.csv", "a") as file:
         file.write("1,2\n")
     with pytest.raises(UserError, match=r"log\.csv: edited"):
-        write_verified(cfg, "seg", [tidy])
+        write_verified(cfg, Today(cfg).staleness, "seg", [tidy])
     assert not Path("results/smoke/verified_seg.json").exists()
 
 
@@ -246,12 +250,10 @@ def test_data_outside_of_the_project_are_verified_too(finished, tmp_path):
         file.write_text("{}")
     record_job(
         outside / "record.json",
-        "prepare",
-        parameters={"data": "microscopy"},
+        JOBS["prepare"].stamp(load_scale("smoke"), "seg"),
         inputs=[],
         outputs=files,
         started=datetime.now(UTC),
-        fingerprint=behind.code_of_data("microscopy"),
         bases=(outside,),
     )
     text = Path("params.yaml").read_text()

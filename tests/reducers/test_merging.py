@@ -10,7 +10,7 @@ from public_vit import reference
 from tiny_models import tiny_encoder, tiny_images
 from torch import Tensor
 
-from tap.config.options import AlgmOptions
+from tap.config.options.algm import AlgmOptions
 from tap.encoder.layout import Layout
 from tap.encoder.tokens import Tokens
 from tap.reducers.merging import Bipartite, Merged, merge, regroup

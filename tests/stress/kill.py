@@ -1,14 +1,15 @@
-"""Kills the workflow at random moments, again and again, and looks whether the same command just goes on.
+"""Kills the workflow at random moments of every kind of job, and looks whether the same command just goes on.
 
     python tests/stress/kill.py                          # 20 kills, smoke scale, classification
     python tests/stress/kill.py --kills 3 --seed 1
 
-Snakemake gets SIGKILL, alone: nothing tells its jobs. Every other kill comes at any moment, the others in the middle of
-a training, soon after it has saved a state. After each kill all jobs must end by themselves, before the same command
-starts again; a workflow that gets through is started anew. After the last kill it is left to finish. Then: each command
-went on without an error about locks or half-made files, a training went on from a saved state, no process and no torn
-file is left, `tap verify` finds nothing, no job is left to do, and weights and per-image values have the same bytes as
-those of a run that nobody killed.
+Snakemake gets SIGKILL, alone: nothing tells its jobs. A third of the kills come at any moment, a third in the middle of
+a training, soon after it has saved a state, and a third while a job of a kind is at work that was killed least often
+so far (evaluation, probe, table, figure, publishing, ...). After each kill all jobs must end by themselves, before the
+same command starts again; a workflow that gets through is started anew. After the last kill it is left to finish. Then:
+each command went on without an error about locks or half-made files, a training went on from a saved state, no process
+and no torn file is left, `tap verify` finds nothing, no job is left to do, and weights, per-image values and figures
+have the same bytes as those of a run that nobody killed.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,8 +43,10 @@ overrides:
     tasks.cls.dense.checkpoint_seconds: 0.1
     tasks.cls.method.checkpoint_seconds: 0.1
 """
-TARGET = "results/smoke/tables/tab_cls.tex"
-COMPARED = ("model.safetensors", "per_sample.npz")
+TARGETS = ("all", "audit")
+COMPARED = re.compile(r"model\.safetensors|per_sample\.npz|values\.csv|fig_\w+\.(pdf|png|csv)")
+KINDS = ("train", "evaluate", "probe", "gather", "verify", "table", "figure", "headline", "publish", "audit")
+"""What `tap` is called with by the jobs."""
 END_WITHIN_S = 30
 
 
@@ -57,7 +63,7 @@ class Folder:
 
     def start(self, log: Path) -> subprocess.Popen[bytes]:
         with open(log, "ab") as file:
-            command = [sys.executable, "-m", "snakemake", TARGET]
+            command = [sys.executable, "-m", "snakemake", *TARGETS]
             return subprocess.Popen(command, cwd=self.place, env=self.environment, stdout=file, stderr=file)
 
     def jobs(self) -> list[int]:
@@ -74,13 +80,24 @@ class Folder:
                     found.append(int(entry.name))
         return found
 
+    def kinds(self) -> set[str]:
+        """Kinds of the jobs at work."""
+        found = set()
+        for number in self.jobs():
+            try:
+                words = Path(f"/proc/{number}/cmdline").read_text().split("\0")
+            except OSError:  # it has ended meanwhile
+                continue
+            found |= {after for word, after in pairwise(words) if word.endswith("/tap") and after in KINDS}
+        return found
+
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", *arguments], cwd=self.place, env=self.environment, capture_output=True, text=True
         )
 
     def results(self) -> dict[str, bytes]:
-        files = [path for path in (self.place / "results").rglob("*") if path.name in COMPARED]
+        files = [path for path in (self.place / "results").rglob("*") if COMPARED.fullmatch(path.name)]
         return {path.relative_to(self.place).as_posix(): path.read_bytes() for path in sorted(files)}
 
     def states(self) -> dict[Path, int]:
@@ -97,20 +114,23 @@ class Folder:
         return [path for path in self.place.rglob(".*.tmp*") if ".snakemake" not in path.parts]
 
 
-def kill_and_go_on(folder: Folder, moment: float, log: Path, in_training: bool) -> str | None:
+def kill_and_go_on(folder: Folder, moment: float, log: Path, wait: str) -> tuple[str, set[str]] | None:
     """Starts the workflow, kills Snakemake after some seconds, and waits until its jobs have ended too.
 
     Args:
         folder: where.
-        moment: seconds, from the start or from when a training has saved a state.
+        moment: seconds, from the start or from when that began which is waited for.
         log: file for what the workflow says.
-        in_training: whether to wait for such a state first.
+        wait: what to wait for first: nothing if empty, ``state`` for a training that has saved one, or a kind of job.
 
     Returns:
-        What was going on, empty if the awaited training had just ended; None if the workflow finished before.
+        What was going on, and the kinds of jobs that were at work, empty if the awaited training had just ended; None
+        if the workflow finished before.
     """
     before, workflow = folder.states(), folder.start(log)
-    while in_training and workflow.poll() is None and not folder.states().items() - before.items():
+    while wait and workflow.poll() is None:
+        if (folder.states().items() - before.items()) if wait == "state" else wait in folder.kinds():
+            break
         time.sleep(0.02)
     try:
         workflow.wait(moment)
@@ -118,17 +138,18 @@ def kill_and_go_on(folder: Folder, moment: float, log: Path, in_training: bool) 
         return None
     except subprocess.TimeoutExpired:
         pass
-    running = len(folder.jobs()) - 1
+    running, kinds = len(folder.jobs()) - 1, folder.kinds()
     workflow.send_signal(signal.SIGKILL)
     workflow.wait()
     killed = time.monotonic()
     while folder.jobs():
         assert time.monotonic() - killed < END_WITHIN_S, f"orphans {folder.jobs()} {END_WITHIN_S} s after the kill"
         time.sleep(0.05)
-    if in_training and not folder.states():
-        return ""
-    when = "in a training" if in_training else "at any moment"
-    return f"killed {when} with {running} processes at work; all ended within {time.monotonic() - killed:.2f} s"
+    if wait == "state" and not folder.states():
+        return "", kinds
+    when = {"": "at any moment", "state": "in a training"}.get(wait, f"waiting for {wait}")
+    at_work = f"{running} processes at work ({', '.join(sorted(kinds)) or 'no job'})"
+    return f"killed {when} with {at_work}; all ended within {time.monotonic() - killed:.2f} s", kinds
 
 
 def stress(place: Path, data: Path, kills: int, seed: int, steps: int) -> list[str]:
@@ -144,21 +165,23 @@ def stress(place: Path, data: Path, kills: int, seed: int, steps: int) -> list[s
     assert quiet.start(place / "quiet.log").wait() == 0, (place / "quiet.log").read_text()[-3000:]
     usual = time.monotonic() - begun
     rng, log, lines = random.Random(seed), place / "killed.log", [f"undisturbed: {usual:.0f} s"]
-    longest, soon = usual / 3, 0.5
+    longest, soon, hit = usual / 3, 0.5, Counter(dict.fromkeys(KINDS, 0))
     while len(lines) <= kills:
-        in_training = len(lines) % 2 == 0
-        moment = rng.uniform(0.0, soon) if in_training else rng.uniform(1.0, longest)
-        happened = kill_and_go_on(killed, moment, log, in_training)
+        wait = ("", "state", min(hit, key=hit.__getitem__))[len(lines) % 3]
+        moment = rng.uniform(1.0, longest) if not wait else rng.uniform(0.0, soon)
+        happened = kill_and_go_on(killed, moment, log, wait)
         if happened is None:  # through before the kill: once more from the start, with earlier kills
             assert killed.results() == quiet.results(), "other bytes than without the kills"
-            for name in ("results", ".tap", ".snakemake"):
-                shutil.rmtree(killed.place / name)
+            for name in ("results", "paper_tables", "paper_figures", ".tap", ".snakemake"):
+                shutil.rmtree(killed.place / name, ignore_errors=True)
             longest = max(5.0, longest / 2)
             continue
-        if not happened:  # trainings are shorter on this machine
+        text, kinds = happened
+        if not text:  # trainings are shorter on this machine
             soon /= 2
             continue
-        lines.append(f"kill {len(lines)}: {happened}")
+        hit.update(kinds)
+        lines.append(f"kill {len(lines)}: {text}")
         print(lines[-1], flush=True)
     assert killed.start(log).wait() == 0, log.read_text()[-3000:]
     text = log.read_text()
@@ -171,8 +194,9 @@ def stress(place: Path, data: Path, kills: int, seed: int, steps: int) -> list[s
     assert not killed.torn(), killed.torn()
     verified = killed.call("tap.cli", "verify")
     assert verified.returncode == 0, verified.stderr
-    left = killed.call("snakemake", TARGET, "--dry-run")
+    left = killed.call("snakemake", *TARGETS, "--dry-run")
     assert "Nothing to be done" in left.stdout + left.stderr, left.stdout[-2000:]
+    lines.append(f"kills by kind of job: {', '.join(f'{kind} {count}' for kind, count in hit.items())}")
     lines.append(f"finished; trainings went on from a state {resumed} times; {len(quiet.results())} files the same")
     return lines
 
@@ -185,7 +209,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT / "data" / "fashion_mnist")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tap-kill-") as place:
-        print(stress(Path(place), arguments.data, arguments.kills, arguments.seed, arguments.steps)[-1])
+        lines = stress(Path(place), arguments.data, arguments.kills, arguments.seed, arguments.steps)
+        print(*lines[-2:], sep="\n")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ import torch
 from safetensors.torch import load_file
 from toy_task import SmallClassification, ToyTask, toy_spec
 
-from tap.config.jobs import run_of
 from tap.config.schema import ProfileConfig
 from tap.engine.job import train_run
 from tap.errors import UserError
+from tap.plan.runs import run_of
 from tap.studies.evaluation import evaluate_run
 
 

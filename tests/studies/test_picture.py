@@ -1,7 +1,8 @@
 import pytest
 
-from tap.config import job_spec, load_scale
+from tap.config import load_scale
 from tap.errors import UserError
+from tap.plan.specs import job_spec
 from tap.runs import Run
 from tap.studies.picture import run_picture
 

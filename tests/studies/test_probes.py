@@ -10,14 +10,16 @@ from tiny_models import tiny_encoder
 from toy_task import SmallClassification, toy_spec
 
 from tap.config import load_scale
-from tap.config.jobs import dense_run, job_spec, probe_folder
 from tap.config.schema import ProbeConfig
 from tap.criteria.registry import get
 from tap.encoder.vitdet import place_on_grid
 from tap.engine.job import train_run
 from tap.errors import UserError
+from tap.jobs.kinds.probe import JOB, ProbeKey
+from tap.jobs.staleness import Today
 from tap.paper.tidy_probes import gather_probes
-from tap.provenance.current import Today
+from tap.plan.runs import dense_run, probe_folder
+from tap.plan.specs import job_spec
 from tap.provenance.record import read_record
 from tap.studies import probes
 from tap.studies.probe_encoder import Probe
@@ -115,7 +117,7 @@ def trained(tmp_path, monkeypatch):
 
 
 def test_the_layer_probe_writes_values_images_and_a_record(trained):
-    path = probes.run_layer_probe(trained, "cls")
+    path = probes.run_layer_probe(trained, "cls", JOB.stamp(trained, ProbeKey("cls", "layers")))
     frame = pd.read_csv(path)
     assert len(frame) == 3 * 11 + 1
     assert sorted(frame["layer"].unique()) == [0, 1, 2, 12]
@@ -136,7 +138,7 @@ def test_the_layer_probe_writes_values_images_and_a_record(trained):
 
 
 def test_a_record_is_current_until_a_setting_of_the_probe_changes(trained):
-    path = probes.run_layer_probe(trained, "cls").with_name("probe.json")
+    path = probes.run_layer_probe(trained, "cls", JOB.stamp(trained, ProbeKey("cls", "layers"))).with_name("probe.json")
     content = json.loads(path.read_text())
     assert Today(trained).staleness(content) is None
     changed = trained.tasks["cls"].model_copy(

@@ -2,9 +2,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tap.config.jobs import endpoint_path, uses_endpoint
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.errors import UserError
+from tap.plan.endpoints import endpoint_path, uses_endpoint
 from tap.task_facts import SEG
 from tap.tasks.recovery_endpoint import choose_endpoint, recovery_settings
 

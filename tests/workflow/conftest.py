@@ -107,6 +107,30 @@ class Repository(Project):
         self.call("git", "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "-m", message)
 
 
+BITS = ("model.safetensors", "per_sample.npz", "values.csv", "fig_insight.png")
+
+
+class Clone(Repository):
+    """A clone of this project with settings of a few methods, and the original data files beside it."""
+
+    @classmethod
+    def of(cls, origin: Path, folder: Path) -> "Clone":
+        clone = cls.__new__(cls)
+        clone.folder = folder
+        subprocess.run(["git", "clone", "--quiet", str(origin), str(folder)], check=True)
+        shutil.copytree(DATA, folder / "data" / "fashion_mnist", ignore=shutil.ignore_patterns("*.json"))
+        return clone
+
+    def reproduce(self) -> None:
+        """What `make reproduce` does once there is an environment."""
+        for command in ("tap remake", "snakemake", "tap summary", "tap compare published"):
+            self.call(*command.split())
+
+    def bits(self) -> dict[str, bytes]:
+        files = sorted(path for path in (self.folder / "results").rglob("*") if path.name in BITS)
+        return {path.relative_to(self.folder).as_posix(): path.read_bytes() for path in files}
+
+
 @pytest.fixture
 def project(tmp_path):
     return Project(tmp_path)
@@ -118,3 +142,20 @@ def built(tmp_path_factory):
     if not (DATA / "manifest.json").is_file():
         pytest.skip("needs the data: tap data prepare cls")
     return Repository.build(tmp_path_factory.mktemp("evidence") / "original")
+
+
+@pytest.fixture(scope="module")
+def clones(tmp_path_factory):
+    """Makes clones, by a name, of this project with few methods and published results, and no results of its own."""
+    if not (DATA / "manifest.json").is_file():
+        pytest.skip("needs the data: tap data prepare cls")
+    made = Repository.__new__(Repository)
+    made.folder = tmp_path_factory.mktemp("clones") / "origin"
+    made.folder.mkdir()
+    for name in ("tap", "workflow", "published"):
+        shutil.copytree(ROOT / name, made.folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / ".gitignore", made.folder)
+    (made.folder / "params.yaml").write_text(PARAMS)
+    made.call("git", "init", "--quiet", "--initial-branch=main")
+    made.commit("start")
+    return lambda name: Clone.of(made.folder, made.folder.parent / name)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tap.config import load_scale
+from tap.jobs.staleness import Today
 from tap.provenance.finding import Kind
 from tap.provenance.verify import verify
 
@@ -63,7 +64,8 @@ def test_tampering_is_found_and_named(restored, name):
     flipped = bytearray(content)
     flipped[len(content) // 2] ^= 1
     path.write_bytes(flipped)
-    found = verify(load_scale("smoke", root=restored.folder), root=restored.folder)
+    cfg = load_scale("smoke", root=restored.folder)
+    found = verify(cfg, Today(cfg).staleness, root=restored.folder)
     path.write_bytes(content)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert (found.findings[0].path, found.findings[0].kind) == (name, Kind.EDITED)

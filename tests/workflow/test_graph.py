@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tap.config import load_scale, runs_of_table
+from tap.config import load_scale
+from tap.plan.runs import runs_of_table
 from tap.provenance.locks import hold_lock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,14 +54,14 @@ def test_probes_need_no_pruning_alone(project):
         "train_dense": 6,
         "probe": 5,
         "gather_probes": 3,
-        "verify_probes": 3,
+        "verify": 3,
     }
 
 
 @pytest.mark.slow
 def test_what_is_made_of_probes_is_verified_and_names_the_floors_of_dense_tasks(project):
     planned = project.planned("results/smoke/tables/tab_paired_recovery.tex", "results/smoke/figures/fig_insight.pdf")
-    assert planned["verify_probes"] == planned["gather_probes"] == 3
+    assert planned["verify"] == planned["gather_probes"] == 3
     assert "train_method" not in planned
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tap.provenance.record import record_job
+from tap.provenance.record import Stamp, record_job
 
 RECORD = "results/smoke/all.record.json"
 TABLE = "results/smoke/tables/tab_cls.tex"
@@ -20,11 +20,10 @@ def record_of(project, files):
     """One record for all files."""
     record_job(
         project.folder / RECORD,
-        "all",
+        Stamp("all"),
         inputs=[],
         outputs=[project.folder / name for name in files],
         started=datetime.now(UTC),
-        fingerprint="",
         root=project.folder,
     )
 

@@ -3,17 +3,15 @@
 
 rule audit:
     input:
-        tables=[
-            f"results/{SCALE}/tables/{table}.csv"
-            for table in [
-                *(f"tab_{task}" for task in BUILT_TASKS),
-                *OF_RATES,
-                *OF_SETTINGS,
-                *OF_PROBES,
-            ]
+        tables=group(
+            [*(f"tab_{task}" for task in BUILT_TASKS), *GROUPED], [".csv"], TABLES
+        ),
+        tidy=[
+            f"results/{SCALE}/tidy_{of}{task}.csv"
+            for of in ("", "probes_")
+            for task in BUILT_TASKS
         ],
-        tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS] + TIDY_PROBES,
-        figures=files_of_figures(f"results/{SCALE}/figures", [".png"]),
+        figures=group(FIGURES, [".png"], DRAWINGS),
         paper=sorted(
             str(path)
             for pattern in ("claims/*.yaml", "reported/*.yaml", "audit/page/*")
@@ -21,19 +19,19 @@ rule audit:
         ),
         remade=remade("audit"),
     output:
-        [f"results/{SCALE}/audit/audit.{suffix}" for suffix in ("json", "md")],
+        [makes("audit", suffix) for suffix in ("json", "md")],
         page=report(
-            f"results/{SCALE}/audit/audit.html",
+            makes("audit", "html"),
             caption="../report/audit.rst",
             category="Audit",
         ),
-        record=f"results/{SCALE}/audit/audit.record.json",
+        record=makes("audit", "record.json"),
     log:
-        f"{LOG_FOLDER}/audit.log",
+        f"{LOGS}/audit.log",
     params:
-        main_rate=CFG.main_rate,
-        code=behind.code_of_audit(),
+        spec=spec("audit"),
+        code=code("audit"),
     message:
         f"Audit the paper's claims at scale {SCALE}"
     shell:
-        f"tap audit --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap audit --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"

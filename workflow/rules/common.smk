@@ -1,5 +1,4 @@
-# Settings, paths and parameters that the rules share. Rules get values handed one by one, never the settings as a whole.
-import json
+# What the rules share: the settings, and functions by which a rule takes what it needs from its job (tap/jobs).
 import os
 import re
 import shlex
@@ -8,25 +7,22 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from tap.config import job_json, job_spec, load_params, load_scale, runs_of_table
-from tap.config.jobs import (
-    dense_run,
-    endpoint_file,
-    endpoint_specs,
-    has_teacher,
-    pretraining_run,
-    probe_folder,
-    probe_parameters,
-    probed_runs,
-    probes_of,
-    start_run,
-)
+from tap.config import load_params, load_scale
 from tap.config.methods import DENSE, METHODS, PRETRAINING, TAP
 from tap.errors import UserError
+from tap.jobs.code_roots import is_built
+from tap.jobs.files import data_evidence, results_of_probes, results_of_runs
+from tap.jobs.kinds.figure import FIGURE_FILES
+from tap.jobs.kinds.prepare import prepared_folders
+from tap.jobs.kinds.table import TABLE_FILES
+from tap.jobs.registry import JOBS
+from tap.jobs.staleness import Today
 from tap.paper.figures.names import FIGURES
-from tap.paper.tables.names import OF_PROBES, OF_RATES, OF_SETTINGS
-from tap.provenance import behind, orphans
+from tap.paper.tables.names import groups
+from tap.plan.runs import pretraining_run, runs_of_table, trained_run
+from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
+from tap.provenance.equivalence import REPLAYED, code_as_recorded
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
 from tap.task_facts import TASKS
@@ -56,32 +52,29 @@ def read_settings():
 CFG, IS_DEFAULT_SCALE = read_settings()
 SCALE = CFG.scale
 config["scale"] = SCALE  # read by the captions of the report
-RUN_FOLDER = f"results/{SCALE}/runs/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}"
-LOG_FOLDER = f".tap/logs/{SCALE}"
-PREPARED_ROOTS = {
-    task.data.root: name
-    for name, task in CFG.tasks.items()
-    if task.data.name in behind.PREPARED
-}
-PRUNING_METHODS = [method for method in METHODS if method != DENSE]
-TRAINING_GPUS = CFG.processes if CFG.device == "cuda" else 0
-EVALUATION_GPUS = 1 if CFG.device == "cuda" else 0
-TABLES = {f"tab_{task}": task for task in CFG.tasks}
-BUILT_TASKS = [task for task in CFG.tasks if behind.is_built(task)]
-TABLE_FILES = [".tex", ".csv", ".compare.csv", ".compare.md"]
-FIGURE_FILES = [".pdf", ".png", ".csv", ".caption.md", ".record.json"]
-PROBE_FOLDER = f"results/{SCALE}/probes/{{task}}/{{kind}}"
-TIDY_PROBES = [f"results/{SCALE}/tidy_probes_{task}.csv" for task in BUILT_TASKS]
+LOGS = f".tap/logs/{SCALE}"
+BUILT_TASKS = [task for task in CFG.tasks if is_built(task)]
+OF_RATES, OF_PROBES, OF_SETTINGS = (
+    groups()[group] for group in ("rates", "probes", "settings")
+)
+GROUPED = (*OF_RATES, *OF_SETTINGS, *OF_PROBES)
+TABLES, DRAWINGS = (
+    f"results/{SCALE}/tables/{{name}}",
+    f"results/{SCALE}/figures/{{name}}",
+)
+TABLE_RECORDED = (*TABLE_FILES, ".record.json")
 
 
 wildcard_constraints:
     task="|".join(CFG.tasks),
+    of=f"(probes_)?({'|'.join(CFG.tasks)})",
     method="|".join(METHODS),
     rate=r"\d\.\d\d",
     variant="[a-z0-9_-]+",
     seed=r"\d+",
-    table="|".join(TABLES),
+    table="|".join(f"tab_{task}" for task in CFG.tasks),
     kind="layers|recovery",
+    root="|".join(map(re.escape, prepared_folders(CFG))) or "none",
 
 
 def say_which_data_are_missing():
@@ -118,7 +111,7 @@ def check_chain():
     if not workflow.is_main_process:
         return Notes(None)
     try:
-        chain = Chain(CFG)
+        chain = Chain(CFG, staleness=Today(CFG).staleness)
     except UserError as error:
         raise WorkflowError(str(error))
     if chain.wrong:
@@ -139,180 +132,87 @@ def remade(rule):
     return note
 
 
-def run_of(wildcards):
-    """The run whose folder a rule's output is in."""
-    return Run(
-        SCALE,
-        wildcards.task,
-        wildcards.method,
-        float(wildcards.rate),
-        wildcards.variant,
-        int(wildcards.seed),
-    )
+def makes(job, name):
+    """The pattern of a file that a kind of job makes."""
+    return JOBS[job].makes[name].replace("{scale}", SCALE)
 
 
-def run_id(wildcards):
-    return run_of(wildcards).id
+def of(job, answer, key=None):
+    """From wildcards to what a kind of job says of the one that makes their files; bad input ends in its message.
 
+    A rule without wildcards may name the job by its key instead.
+    """
 
-def checked(function):
-    """Bad input ends the workflow with its message alone."""
-
-    def call(wildcards):
+    def ask(wildcards):
         try:
-            return function(wildcards)
+            known = JOBS[job].key(CFG, wildcards) if key is None else key
+            return answer(JOBS[job], known)
         except UserError as error:
             raise WorkflowError(str(error))
 
-    return call
+    return ask
 
 
-@checked
-def training_settings(wildcards):
-    """What the training reads of the settings, as JSON: an edit of anything else repeats nothing."""
-    return job_json(job_spec(CFG, run_of(wildcards)), "train")
+def reads(job, name):
+    """The files that a job reads under a name."""
+    return of(job, lambda kind, key: list(map(str, kind.reads(CFG, key)[name])))
 
 
-@checked
-def evaluation_settings(wildcards):
-    """What the evaluation reads of the settings, as JSON."""
-    return job_json(job_spec(CFG, run_of(wildcards)), "evaluate")
+def spec(job, key=None):
+    """What a job reads of the settings, as JSON: an edit of anything else repeats nothing."""
+    return of(job, lambda kind, key: kind.planned(CFG, key), key)
 
 
-@checked
-def training_code(wildcards):
-    return behind.code_of_training(wildcards.task, wildcards.method)
+def code(job, key=None):
+    """The fingerprint of the code behind a job: its record's, where a replay has shown that today's does the same."""
+    today = of(job, lambda kind, key: kind.code(CFG, key), key)
+
+    def ask(wildcards):
+        record = Path(makes(job, "record").format(**dict(wildcards.items())))
+        return code_as_recorded(record, today(wildcards))
+
+    return ask if job in REPLAYED else today
 
 
-@checked
-def evaluation_code(wildcards):
-    return behind.code_of_evaluation(wildcards.task, wildcards.method)
+def argument(job):
+    """What the command line calls a job by."""
+    return of(job, lambda kind, key: kind.argument(key))
 
 
-@checked
-def picture_code(wildcards):
-    return behind.code_of_picture(wildcards.task, wildcards.method)
+def threads(job):
+    """CPU threads of a job; all, so that nothing disturbs a measurement, where it says none."""
+    return of(
+        job, lambda kind, key: kind.resources(CFG, key).threads or workflow.cores or 1
+    )
 
 
-def data_of_task(task):
-    """The file that says that a task's data are there, whole and right."""
-    data = CFG.tasks[task].data
-    if data.name in behind.PREPARED:
-        return f"{data.root}/manifest.json"
-    return f"results/{SCALE}/data/{task}.json"
+def takes(job, resource):
+    """Another resource of a job."""
+    return of(job, lambda kind, key: getattr(kind.resources(CFG, key), resource))
 
 
-def data_of(wildcards):
-    return data_of_task(wildcards.task)
+def group(names, suffixes, pattern):
+    """Some files of all tables or figures of a group, which share a job."""
+    return [pattern.format(name=each) + suffix for each in names for suffix in suffixes]
 
 
-def start_of(wildcards):
-    """The weights that a training starts from; none for a random encoder."""
-    settings = CFG.tasks[wildcards.task]
-    run = run_of(wildcards)
-    start_from = job_spec(CFG, run).start_from
-    if start_from == "scratch":
-        return []
-    if start_from == "dense":
-        return str(start_run(run).folder / "model.safetensors")
-    if settings.pretrain.weights is not None:
-        weights = Path(settings.pretrain.weights).expanduser()
-        if not weights.is_file():
-            raise WorkflowError(
-                f"tasks.{wildcards.task}.pretrain.weights: {weights} is not there; put the file there, or name another"
-            )
-        return str(weights)
-    return str(pretraining_run(CFG, wildcards.task).folder / "model.safetensors")
-
-
-def endpoint_of(wildcards):
-    """The file with the endpoint of the common recovery, for the runs that read one."""
-    path = endpoint_file(job_spec(CFG, run_of(wildcards)))
-    return [] if path is None else str(path)
-
-
-def teacher_of(wildcards):
-    """The no-pruning weights of the seed, for the methods that learn from them."""
-    run = run_of(wildcards)
-    if not has_teacher(job_spec(CFG, run)):
-        return []
-    return str(dense_run(CFG, run.task, run.seed).folder / "model.safetensors")
-
-
-def endpoint_settings(wildcards):
-    return [job_json(spec, "evaluate") for spec in endpoint_specs(CFG, wildcards.task)]
-
-
-def endpoint_code(wildcards):
-    methods = sorted({spec.method for spec in endpoint_specs(CFG, wildcards.task)})
-    return behind.code_of_endpoint(wildcards.task, methods)
-
-
-def probed_weights(wildcards):
-    runs = probed_runs(CFG, wildcards.task, wildcards.kind)
-    return [str(run.folder / "model.safetensors") for run in runs]
-
-
-def probed_endpoint(wildcards):
-    """Dense tasks read at the endpoint that their recovery probe prefers."""
-    if not TASKS[wildcards.task].dense or wildcards.kind == "recovery":
-        return []
-    return str(probe_folder(SCALE, wildcards.task, "recovery") / "values.csv")
-
-
-@checked
-def probe_settings(wildcards):
-    return json.dumps(probe_parameters(CFG, wildcards.task, wildcards.kind))
-
-
-@checked
-def probe_code(wildcards):
-    return behind.code_of_probe(wildcards.task)
-
-
-def probe_results(task):
-    """What the probes of a task measured."""
-    return [
-        str(probe_folder(SCALE, task, kind) / name)
-        for kind in probes_of(task)
-        for name in ("values.csv", "per_sample.npz", "probe.json")
-    ]
-
-
-def training_threads(wildcards):
-    """Those of the training itself (one, so that two small ones share two cores), and one for each loading process."""
-    settings = CFG.tasks[wildcards.task]
-    return job_spec(CFG, run_of(wildcards)).train.threads + settings.data.workers
-
-
-def evaluation_threads(wildcards):
-    """All, so that nothing disturbs the throughput; the smoke scale's means nothing, and side by side they end sooner."""
-    return 1 if SCALE == "smoke" else workflow.cores or 1
-
-
-def results_of(task):
-    """What the runs of a task's tables measured."""
-    return [
-        str(run.folder / name)
-        for run in runs_of_table(CFG, task)
-        for name in ("metrics.json", "per_sample.npz")
-    ]
+def reported_of(tables):
+    """The printed tables that stand beside some tables; a table that the paper does not have has none."""
+    stems = [table.removeprefix("tab_").replace("_", "-") for table in tables]
+    files = [f"tap/paper/reported/{stem}.yaml" for stem in stems]
+    return [file for file in files if Path(file).is_file()]
 
 
 def all_results():
     """Every table and picture that the scale can make; tables where a reader looks if it is the scale of params.yaml."""
-    folder = "paper_tables" if IS_DEFAULT_SCALE else f"results/{SCALE}/tables"
-    tables = [f"tab_{task}" for task in BUILT_TASKS] + [
-        *OF_RATES,
-        *OF_SETTINGS,
-        *OF_PROBES,
-    ]
-    figures = "paper_figures" if IS_DEFAULT_SCALE else f"results/{SCALE}/figures"
+    tables = "paper_tables/{name}" if IS_DEFAULT_SCALE else TABLES
+    figures = "paper_figures/{name}" if IS_DEFAULT_SCALE else DRAWINGS
+    names = [*(f"tab_{task}" for task in BUILT_TASKS), *GROUPED]
     return [
-        *(f"{folder}/{table}{suffix}" for table in tables for suffix in TABLE_FILES),
-        *files_of_figures(figures, FIGURE_FILES),
+        *group(names, TABLE_FILES, tables),
+        *group(FIGURES, FIGURE_FILES, figures),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
-        *(f"results/{SCALE}/headline.{suffix}" for suffix in ("json", "csv")),
+        *(makes("headline", suffix) for suffix in ("json", "csv")),
     ]
 
 
@@ -324,23 +224,3 @@ def pictured_runs():
         for task in tasks
         for method, rate in ((DENSE, 1.0), (TAP, CFG.main_rate))
     ]
-
-
-def files_of_tables(folder, tables):
-    """All files of some tables, with their records."""
-    return [
-        f"{folder}/{table}{suffix}"
-        for table in tables
-        for suffix in (*TABLE_FILES, ".record.json")
-    ]
-
-
-def files_of_figures(folder, suffixes):
-    """Some files of all figures."""
-    return [f"{folder}/{figure}{suffix}" for figure in FIGURES for suffix in suffixes]
-
-
-def reported_of(tables):
-    """The printed tables that stand beside some tables."""
-    names = [table.removeprefix("tab_").replace("_", "-") for table in tables]
-    return [f"tap/paper/reported/{name}.yaml" for name in names]

@@ -5,38 +5,37 @@ rule prepare_data:
     input:
         remade=remade("prepare_data"),
     output:
-        manifest="{root}/manifest.json",
-        record="{root}/record.json",
+        manifest=makes("prepare", "manifest"),
+        record=makes("prepare", "record"),
     log:
         ".tap/logs/data/{root}.log",
-    wildcard_constraints:
-        root="|".join(map(re.escape, PREPARED_ROOTS)) or "none",
     params:
-        task=lambda wildcards: PREPARED_ROOTS[wildcards.root],
+        task=argument("prepare"),
         # No scale: desk and smoke share their data, and a switch between them must repeat nothing.
-        code=lambda wildcards: behind.code_of_data(
-            CFG.tasks[PREPARED_ROOTS[wildcards.root]].data.name
-        ),
+        spec=spec("prepare"),
+        code=code("prepare"),
     message:
         "Prepare the data in {wildcards.root}"
     shell:
-        f"tap data prepare {{params.task}} --scale {SCALE} 2>&1 | tee {{log:q}}"
+        f"tap data prepare {{params.task}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log:q}}"
 
 
 rule check_data:
     input:
         remade=remade("check_data"),
     output:
-        report=f"results/{SCALE}/data/{{task}}.json",
-        record=f"results/{SCALE}/data/{{task}}.record.json",
+        report=makes("check", "report"),
+        record=makes("check", "record"),
     log:
-        f"{LOG_FOLDER}/data/{{task}}.log",
+        f"{LOGS}/data/{{task}}.log",
+    resources:
+        mem_mb=takes("check", "memory_mb"),
+        runtime=takes("check", "minutes"),
     params:
-        data=lambda wildcards: CFG.tasks[wildcards.task].data.model_dump_json(
-            exclude={"workers"}
-        ),
-        code=lambda wildcards: behind.code_of_data(CFG.tasks[wildcards.task].data.name),
+        spec=spec("check"),
+        code=code("check"),
     message:
         "Check the data of {wildcards.task}"
     shell:
-        f"tap data check {{wildcards.task}} --scale {SCALE} --report {{output.report:q}} 2>&1 | tee {{log:q}}"
+        f"tap data check {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} --report {{output.report:q}} 2>&1"
+        f" | tee {{log:q}}"

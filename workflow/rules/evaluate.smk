@@ -3,24 +3,26 @@
 
 rule evaluate:
     input:
-        data=data_of,
-        weights=f"{RUN_FOLDER}/model.safetensors",
-        endpoint=endpoint_of,
+        data=reads("evaluate", "data"),
+        weights=reads("evaluate", "weights"),
+        endpoint=reads("evaluate", "endpoint"),
         remade=remade("evaluate"),
     output:
-        metrics=f"{RUN_FOLDER}/metrics.json",
-        per_sample=f"{RUN_FOLDER}/per_sample.npz",
-        record=f"{RUN_FOLDER}/evaluation.json",
+        metrics=makes("evaluate", "metrics"),
+        per_sample=makes("evaluate", "per_sample"),
+        record=makes("evaluate", "record"),
     log:
-        f"{LOG_FOLDER}/evaluate/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+        f"{LOGS}/evaluate/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
     # All cores: a throughput that is measured beside a training means nothing.
-    threads: evaluation_threads
+    threads: threads("evaluate")
     resources:
-        gpu=EVALUATION_GPUS,
+        gpu=takes("evaluate", "gpus"),
+        mem_mb=takes("evaluate", "memory_mb"),
+        runtime=takes("evaluate", "minutes"),
     params:
-        run=run_id,
-        spec=evaluation_settings,
-        code=evaluation_code,
+        run=argument("evaluate"),
+        spec=spec("evaluate"),
+        code=code("evaluate"),
     message:
         "Evaluate {params.run}"
     shell:
@@ -29,25 +31,27 @@ rule evaluate:
 
 rule picture:
     input:
-        data=data_of,
-        weights=f"{RUN_FOLDER}/model.safetensors",
+        data=reads("picture", "data"),
+        weights=reads("picture", "weights"),
         remade=remade("picture"),
     output:
         picture=report(
-            f"{RUN_FOLDER}/picture.png",
+            makes("picture", "picture"),
             caption="../report/picture.rst",
             category="Pictures",
             labels={"task": "{task}", "method": "{method}", "keep rate": "{rate}"},
         ),
-        record=f"{RUN_FOLDER}/picture.json",
+        record=makes("picture", "record"),
     log:
-        f"{LOG_FOLDER}/picture/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+        f"{LOGS}/picture/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
     resources:
-        gpu=EVALUATION_GPUS,
+        gpu=takes("picture", "gpus"),
+        mem_mb=takes("picture", "memory_mb"),
+        runtime=takes("picture", "minutes"),
     params:
-        run=run_id,
-        spec=evaluation_settings,
-        code=picture_code,
+        run=argument("picture"),
+        spec=spec("picture"),
+        code=code("picture"),
     message:
         "Draw {params.run}"
     shell:

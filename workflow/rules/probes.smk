@@ -8,11 +8,13 @@ localrules:
 # Behind tables and figures of probes: the probes, and of dense tasks what no pruning and a random encoder score, since
 # captions say where the one is not above the other.
 BEHIND_PROBES = {
-    "tidy": TIDY_PROBES,
+    "tidy": [f"results/{SCALE}/tidy_probes_{task}.csv" for task in BUILT_TASKS],
     "verified": [
         f"results/{SCALE}/verified_probes_{task}.json" for task in BUILT_TASKS
     ],
-    "results": [file for task in BUILT_TASKS for file in probe_results(task)],
+    "results": [
+        file for task in BUILT_TASKS for file in map(str, results_of_probes(CFG, task))
+    ],
     "floors": [
         f"{run.folder}/metrics.json"
         for task in BUILT_TASKS
@@ -24,60 +26,46 @@ BEHIND_PROBES = {
 
 rule probe:
     input:
-        data=data_of,
-        weights=probed_weights,
-        endpoint=probed_endpoint,
+        data=reads("probe", "data"),
+        weights=reads("probe", "weights"),
+        endpoint=reads("probe", "endpoint"),
         remade=remade("probe"),
     output:
-        values=f"{PROBE_FOLDER}/values.csv",
-        per_sample=f"{PROBE_FOLDER}/per_sample.npz",
-        record=f"{PROBE_FOLDER}/probe.json",
+        values=makes("probe", "values"),
+        per_sample=makes("probe", "per_sample"),
+        record=makes("probe", "record"),
     log:
-        f"{LOG_FOLDER}/probes/{{task}}/{{kind}}.log",
-    threads: evaluation_threads
+        f"{LOGS}/probes/{{task}}/{{kind}}.log",
+    threads: threads("probe")
     resources:
-        gpu=EVALUATION_GPUS,
+        gpu=takes("probe", "gpus"),
+        mem_mb=takes("probe", "memory_mb"),
+        runtime=takes("probe", "minutes"),
     params:
-        settings=probe_settings,
-        code=probe_code,
+        spec=spec("probe"),
+        code=code("probe"),
     message:
         "Probe {wildcards.task}: {wildcards.kind}"
     shell:
-        f"tap probe {{wildcards.kind}} {{wildcards.task}} --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap probe {{wildcards.kind}} {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule gather_probes:
     input:
-        lambda wildcards: probe_results(wildcards.task),
+        reads("gather_probes", "results"),
         remade=remade("gather_probes"),
     output:
-        tidy=f"results/{SCALE}/tidy_probes_{{task}}.csv",
-        record=f"results/{SCALE}/tidy_probes_{{task}}.record.json",
+        tidy=makes("gather_probes", "tidy"),
+        record=makes("gather_probes", "record"),
     log:
-        f"{LOG_FOLDER}/gather_probes/{{task}}.log",
+        f"{LOGS}/gather_probes/{{task}}.log",
     params:
-        code=behind.code_of_gathering_probes(),
+        spec=spec("gather_probes"),
+        code=code("gather_probes"),
     message:
         "Gather the probes of {wildcards.task}"
     shell:
-        f"tap probe gather {{wildcards.task}} --scale {SCALE} 2>&1 | tee {{log}}"
-
-
-# Nothing edited gets into a table or figure: as for the runs, what the tidy table was made from is compared with the
-# records of the jobs.
-rule verify_probes:
-    input:
-        tidy=f"results/{SCALE}/tidy_probes_{{task}}.csv",
-        results=lambda wildcards: probe_results(wildcards.task),
-        remade=remade("verify_probes"),
-    output:
-        f"results/{SCALE}/verified_probes_{{task}}.json",
-    log:
-        f"{LOG_FOLDER}/verify_probes/{{task}}.log",
-    message:
-        "Verify what is made of the probes of {wildcards.task}"
-    shell:
-        f"tap verify {{input.tidy}} --task probes_{{wildcards.task}} --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap probe gather {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule tables_of_probes:
@@ -86,17 +74,17 @@ rule tables_of_probes:
         reported=reported_of(OF_PROBES),
         remade=remade("tables_of_probes"),
     output:
-        files_of_tables(f"results/{SCALE}/tables", OF_PROBES),
+        group(OF_PROBES, TABLE_RECORDED, TABLES),
     log:
-        f"{LOG_FOLDER}/tables/of_probes.log",
+        f"{LOGS}/tables/of_probes.log",
     params:
-        main_rate=CFG.main_rate,
-        code=behind.code_of_tables(),
+        spec=spec("table", OF_PROBES),
+        code=code("table", OF_PROBES),
         tables=OF_PROBES,
     message:
         "Build the tables of the probes"
     shell:
-        f"tap table {{params.tables}} --scale {SCALE} --out results/{SCALE}/tables 2>&1 | tee {{log}}"
+        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule figures:
@@ -104,37 +92,38 @@ rule figures:
         **BEHIND_PROBES,
         remade=remade("figures"),
     output:
-        files_of_figures(
-            f"results/{SCALE}/figures",
-            [suffix for suffix in FIGURE_FILES if suffix != ".png"],
+        group(
+            FIGURES, [suffix for suffix in FIGURE_FILES if suffix != ".png"], DRAWINGS
         ),
         pictures=report(
-            files_of_figures(f"results/{SCALE}/figures", [".png"]),
+            group(FIGURES, [".png"], DRAWINGS),
             caption="../report/figure.rst",
             category="Figures",
         ),
     log:
-        f"{LOG_FOLDER}/figures.log",
+        f"{LOGS}/figures.log",
     params:
-        code=behind.code_of_figures(),
+        spec=spec("figure", FIGURES),
+        code=code("figure", FIGURES),
         figures=FIGURES,
     message:
         "Draw the figures"
     shell:
-        f"tap figure {{params.figures}} --scale {SCALE} --out results/{SCALE}/figures 2>&1 | tee {{log}}"
+        f"tap figure {{params.figures}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule publish_figures:
     input:
-        files_of_figures(f"results/{SCALE}/figures", FIGURE_FILES),
+        group(FIGURES, FIGURE_FILES, DRAWINGS),
         remade=remade("publish_figures"),
     output:
-        files_of_figures("paper_figures", FIGURE_FILES),
+        group(FIGURES, FIGURE_FILES, "paper_figures/{name}"),
     log:
-        f"{LOG_FOLDER}/publish/figures.log",
+        f"{LOGS}/publish/figures.log",
     params:
+        spec=spec("publish", FIGURES),
         figures=FIGURES,
     message:
         f"Publish the figures of scale {SCALE}"
     shell:
-        f"tap publish {{params.figures}} --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap publish {{params.figures}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"

@@ -15,20 +15,23 @@ def trained_by(stage):
 def trained_runs(task):
     """All trainings of a task."""
     own = CFG.tasks[task].pretrain.weights is None
-    return [*([pretraining_run(CFG, task)] if own else []), *runs_of_table(CFG, task)]
+    runs = dict.fromkeys(map(trained_run, runs_of_table(CFG, task)))
+    return [*([pretraining_run(CFG, task)] if own else []), *runs]
 
 
 STAGE_TARGETS = {
-    "data": [data_of_task(task) for task in BUILT_TASKS],
+    "data": [str(data_evidence(CFG, task)) for task in BUILT_TASKS],
     "pretrain": trained_by("pretrain"),
     "base": trained_by("base"),
     "tap": trained_by("tap"),
     "baselines": trained_by("baselines"),
     "evaluate": [
-        *(file for task in BUILT_TASKS for file in results_of(task)),
+        *(str(file) for task in BUILT_TASKS for file in results_of_runs(CFG, task)),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
     ],
-    "probes": [file for task in BUILT_TASKS for file in probe_results(task)],
+    "probes": [
+        str(file) for task in BUILT_TASKS for file in results_of_probes(CFG, task)
+    ],
     "tables": all_results(),
     "audit": [f"results/{SCALE}/audit/audit.html"],
     "verify": [],

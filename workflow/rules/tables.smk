@@ -8,66 +8,65 @@ localrules:
 
 rule gather:
     input:
-        lambda wildcards: results_of(wildcards.task),
+        reads("gather", "results"),
         remade=remade("gather"),
     output:
-        tidy=f"results/{SCALE}/tidy_{{task}}.csv",
-        record=f"results/{SCALE}/tidy_{{task}}.record.json",
+        tidy=makes("gather", "tidy"),
+        record=makes("gather", "record"),
     log:
-        f"{LOG_FOLDER}/gather/{{task}}.log",
+        f"{LOGS}/gather/{{task}}.log",
     params:
-        code=behind.code_of_gathering(),
+        spec=spec("gather"),
+        code=code("gather"),
     message:
         "Gather the results of {wildcards.task}"
     shell:
-        f"tap gather {{wildcards.task}} --scale {SCALE} --out {{output.tidy}} 2>&1 | tee {{log}}"
+        f"tap gather {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
-# Nothing edited gets into a table: what its tidy table was made from is compared with the records of the jobs.
+# Nothing edited gets into a table or figure: what its tidy table was made from is compared with the records of the jobs.
 rule verify:
     input:
-        tidy=f"results/{SCALE}/tidy_{{task}}.csv",
-        results=lambda wildcards: results_of(wildcards.task),
+        tidy=reads("verify", "tidy"),
+        results=reads("verify", "results"),
         remade=remade("verify"),
     output:
-        f"results/{SCALE}/verified_{{task}}.json",
+        makes("verify", "record"),
     log:
-        f"{LOG_FOLDER}/verify/{{task}}.log",
+        f"{LOGS}/verify/{{of}}.log",
+    params:
+        spec=spec("verify"),
     message:
-        "Verify what the tables of {wildcards.task} are made from"
+        "Verify what the tables of {wildcards.of} are made from"
     shell:
-        f"tap verify {{input.tidy}} --task {{wildcards.task}} --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap verify {{input.tidy}} --task {{wildcards.of}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule table:
     input:
-        tidy=lambda wildcards: f"results/{SCALE}/tidy_{TABLES[wildcards.table]}.csv",
-        verified=lambda wildcards: f"results/{SCALE}/verified_{TABLES[wildcards.table]}.json",
-        results=lambda wildcards: results_of(TABLES[wildcards.table]),
-        reported=lambda wildcards: f"tap/paper/reported/{TABLES[wildcards.table]}.yaml",
+        tidy=reads("table", "tidy"),
+        verified=reads("table", "verified"),
+        results=reads("table", "results"),
+        reported=lambda wildcards: reported_of([wildcards.table]),
         remade=remade("table"),
     output:
-        [
-            f"results/{SCALE}/tables/{{table}}{suffix}"
-            for suffix in TABLE_FILES
-            if suffix != ".csv"
-        ],
+        [makes("table", suffix) for suffix in TABLE_FILES if suffix != ".csv"],
         csv=report(
-            f"results/{SCALE}/tables/{{table}}.csv",
+            makes("table", ".csv"),
             caption="../report/table.rst",
             category="Tables",
             labels={"table": "{table}"},
         ),
-        record=f"results/{SCALE}/tables/{{table}}.record.json",
+        record=makes("table", ".record.json"),
     log:
-        f"{LOG_FOLDER}/tables/{{table}}.log",
+        f"{LOGS}/tables/{{table}}.log",
     params:
-        main_rate=CFG.main_rate,
-        code=behind.code_of_tables(),
+        spec=spec("table"),
+        code=code("table"),
     message:
         "Build {wildcards.table}"
     shell:
-        f"tap table {{wildcards.table}} --scale {SCALE} --out results/{SCALE}/tables 2>&1 | tee {{log}}"
+        f"tap table {{wildcards.table}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 # Small tables share a job: most of its time is the start of Python.
@@ -78,17 +77,17 @@ rule tables_of_rates:
         reported=reported_of(OF_RATES),
         remade=remade("tables_of_rates"),
     output:
-        files_of_tables(f"results/{SCALE}/tables", OF_RATES),
+        group(OF_RATES, TABLE_RECORDED, TABLES),
     log:
-        f"{LOG_FOLDER}/tables/of_rates.log",
+        f"{LOGS}/tables/of_rates.log",
     params:
-        main_rate=CFG.main_rate,
-        code=behind.code_of_tables(),
+        spec=spec("table", OF_RATES),
+        code=code("table", OF_RATES),
         tables=OF_RATES,
     message:
         "Build the tables of keep rates and memory"
     shell:
-        f"tap table {{params.tables}} --scale {SCALE} --out results/{SCALE}/tables 2>&1 | tee {{log}}"
+        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule tables_of_settings:
@@ -96,65 +95,67 @@ rule tables_of_settings:
         reported=reported_of(OF_SETTINGS),
         remade=remade("tables_of_settings"),
     output:
-        files_of_tables(f"results/{SCALE}/tables", OF_SETTINGS),
+        group(OF_SETTINGS, TABLE_RECORDED, TABLES),
     log:
-        f"{LOG_FOLDER}/tables/of_settings.log",
+        f"{LOGS}/tables/of_settings.log",
     params:
-        settings=CFG.model_dump_json(),
-        code=behind.code_of_tables(),
+        spec=spec("table", OF_SETTINGS),
+        code=code("table", OF_SETTINGS),
         tables=OF_SETTINGS,
     message:
         "Build the tables of settings"
     shell:
-        f"tap table {{params.tables}} --scale {SCALE} --out results/{SCALE}/tables 2>&1 | tee {{log}}"
+        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule headline:
     input:
-        [f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
+        reads("headline", "tidy"),
         remade=remade("headline"),
     output:
-        json=f"results/{SCALE}/headline.json",
-        csv=f"results/{SCALE}/headline.csv",
-        record=f"results/{SCALE}/headline.record.json",
+        json=makes("headline", "json"),
+        csv=makes("headline", "csv"),
+        record=makes("headline", "record"),
     log:
-        f"{LOG_FOLDER}/headline.log",
+        f"{LOGS}/headline.log",
     params:
-        code=behind.code_of_headline(),
+        spec=spec("headline"),
+        code=code("headline"),
     message:
         "Write the numbers that stand for the scale"
     shell:
-        f"tap headline --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap headline --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule publish:
     input:
-        [f"results/{SCALE}/tables/{{table}}{suffix}" for suffix in TABLE_FILES],
+        [makes("table", suffix) for suffix in TABLE_FILES],
         remade=remade("publish"),
     output:
         [f"paper_tables/{{table}}{suffix}" for suffix in TABLE_FILES],
-        record="paper_tables/{table}.record.json",
+        record=makes("publish", "record"),
     log:
-        f"{LOG_FOLDER}/publish/{{table}}.log",
+        f"{LOGS}/publish/{{table}}.log",
+    params:
+        spec=spec("publish"),
     message:
         f"Publish {{wildcards.table}} of scale {SCALE}"
     shell:
-        f"tap publish {{wildcards.table}} --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap publish {{wildcards.table}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule publish_group:
     input:
-        files_of_tables(
-            f"results/{SCALE}/tables", [*OF_RATES, *OF_SETTINGS, *OF_PROBES]
-        ),
+        group(GROUPED, TABLE_RECORDED, TABLES),
         remade=remade("publish_group"),
     output:
-        files_of_tables("paper_tables", [*OF_RATES, *OF_SETTINGS, *OF_PROBES]),
+        group(GROUPED, TABLE_RECORDED, "paper_tables/{name}"),
     log:
-        f"{LOG_FOLDER}/publish/group.log",
+        f"{LOGS}/publish/group.log",
     params:
-        tables=[*OF_RATES, *OF_SETTINGS, *OF_PROBES],
+        spec=spec("publish", GROUPED),
+        tables=GROUPED,
     message:
         f"Publish the small tables of scale {SCALE}"
     shell:
-        f"tap publish {{params.tables}} --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap publish {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"

@@ -3,23 +3,25 @@
 
 rule pretrain:
     input:
-        data=data_of,
+        data=reads("train", "data"),
         remade=remade("pretrain"),
     output:
-        weights=f"{RUN_FOLDER}/model.safetensors",
-        log=f"{RUN_FOLDER}/log.csv",
-        record=f"{RUN_FOLDER}/run.json",
+        weights=makes("train", "weights"),
+        log=makes("train", "log"),
+        record=makes("train", "record"),
     log:
-        f"{LOG_FOLDER}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+        f"{LOGS}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
     wildcard_constraints:
         method=PRETRAINING,
-    threads: training_threads
+    threads: threads("train")
     resources:
-        gpu=TRAINING_GPUS,
+        gpu=takes("train", "gpus"),
+        mem_mb=takes("train", "memory_mb"),
+        runtime=takes("train", "minutes"),
     params:
-        run=run_id,
-        spec=training_settings,
-        code=training_code,
+        run=argument("train"),
+        spec=spec("train"),
+        code=code("train"),
     message:
         "Pre-train {params.run}"
     shell:
@@ -28,24 +30,26 @@ rule pretrain:
 
 rule train_dense:
     input:
-        data=data_of,
-        start=start_of,
+        data=reads("train", "data"),
+        start=reads("train", "start"),
         remade=remade("train_dense"),
     output:
-        weights=f"{RUN_FOLDER}/model.safetensors",
-        log=f"{RUN_FOLDER}/log.csv",
-        record=f"{RUN_FOLDER}/run.json",
+        weights=makes("train", "weights"),
+        log=makes("train", "log"),
+        record=makes("train", "record"),
     log:
-        f"{LOG_FOLDER}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+        f"{LOGS}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
     wildcard_constraints:
         method=DENSE,
-    threads: training_threads
+    threads: threads("train")
     resources:
-        gpu=TRAINING_GPUS,
+        gpu=takes("train", "gpus"),
+        mem_mb=takes("train", "memory_mb"),
+        runtime=takes("train", "minutes"),
     params:
-        run=run_id,
-        spec=training_settings,
-        code=training_code,
+        run=argument("train"),
+        spec=spec("train"),
+        code=code("train"),
     message:
         "Train {params.run} (no pruning)"
     shell:
@@ -54,51 +58,52 @@ rule train_dense:
 
 rule endpoint:
     input:
-        data=data_of,
-        weights=lambda wildcards: [
-            str(dense_run(CFG, wildcards.task, seed).folder / "model.safetensors")
-            for seed in CFG.tasks[wildcards.task].seeds
-        ],
+        data=reads("endpoint", "data"),
+        weights=reads("endpoint", "weights"),
         remade=remade("endpoint"),
     output:
-        endpoint=f"results/{SCALE}/endpoint_{{task}}.json",
-        record=f"results/{SCALE}/endpoint_{{task}}.record.json",
+        endpoint=makes("endpoint", "endpoint"),
+        record=makes("endpoint", "record"),
     log:
-        f"{LOG_FOLDER}/endpoint/{{task}}.log",
-    threads: evaluation_threads
+        f"{LOGS}/endpoint/{{task}}.log",
+    threads: threads("endpoint")
     resources:
-        gpu=EVALUATION_GPUS,
+        gpu=takes("endpoint", "gpus"),
+        mem_mb=takes("endpoint", "memory_mb"),
+        runtime=takes("endpoint", "minutes"),
     params:
-        specs=endpoint_settings,
-        code=endpoint_code,
+        spec=spec("endpoint"),
+        code=code("endpoint"),
     message:
         "Choose the endpoint of the common recovery of {wildcards.task}"
     shell:
-        f"tap endpoint {{wildcards.task}} --scale {SCALE} 2>&1 | tee {{log}}"
+        f"tap endpoint {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule train_method:
     input:
-        data=data_of,
-        start=start_of,
-        endpoint=endpoint_of,
-        teacher=teacher_of,
+        data=reads("train", "data"),
+        start=reads("train", "start"),
+        endpoint=reads("train", "endpoint"),
+        teacher=reads("train", "teacher"),
         remade=remade("train_method"),
     output:
-        weights=f"{RUN_FOLDER}/model.safetensors",
-        log=f"{RUN_FOLDER}/log.csv",
-        record=f"{RUN_FOLDER}/run.json",
+        weights=makes("train", "weights"),
+        log=makes("train", "log"),
+        record=makes("train", "record"),
     log:
-        f"{LOG_FOLDER}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+        f"{LOGS}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
     wildcard_constraints:
-        method="|".join(PRUNING_METHODS),
-    threads: training_threads
+        method="|".join(method for method in METHODS if method != DENSE),
+    threads: threads("train")
     resources:
-        gpu=TRAINING_GPUS,
+        gpu=takes("train", "gpus"),
+        mem_mb=takes("train", "memory_mb"),
+        runtime=takes("train", "minutes"),
     params:
-        run=run_id,
-        spec=training_settings,
-        code=training_code,
+        run=argument("train"),
+        spec=spec("train"),
+        code=code("train"),
     message:
         "Train {params.run}"
     shell:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tap.paper.audit.beside import Number, TableBeside, tables_beside
+from tap.paper.audit.beside import TableBeside, tables_beside
 from tap.paper.audit.chain import Link, id_of, read_chain, upstream
 from tap.paper.audit.claim import Claim, Judgement, load_claims
 from tap.paper.audit.outcome import Outcome, Verdict, combine
@@ -51,6 +51,7 @@ class Audit:
         paper: where the paper disagrees with itself, or agrees only within rounding.
         consistent: how many recomputed numbers of the paper follow exactly.
         figures: PNG files by title.
+        replayed: how it was shown that results of earlier code are those of today's, by the record's name.
         root_hash: one hash over all records of the scale, as `tap verify` prints it; empty if it is not asked for.
     """
 
@@ -62,6 +63,7 @@ class Audit:
     paper: tuple[Finding, ...]
     consistent: int
     figures: Mapping[str, Path]
+    replayed: Mapping[str, str] = field(default_factory=dict)
     root_hash: str = ""
 
     def count(self, verdict: Verdict) -> int:
@@ -80,6 +82,7 @@ def make_audit(
     root: Path,
     alterations: Iterable[Alteration] = (),
     claims: Iterable[Claim] | None = None,
+    replayed: Mapping[str, str] | None = None,
     root_hash: str = "",
 ) -> Audit:
     """Audits a scale.
@@ -89,6 +92,7 @@ def make_audit(
         root: the project's folder.
         alterations: what a verification of the results found.
         claims: those of `tap/paper/claims` if not given.
+        replayed: how replays have shown that results of earlier code are those of today's.
         root_hash: what to show as the hash over all records.
 
     Raises:
@@ -106,7 +110,7 @@ def make_audit(
         for table in tables
         for line in table.lines
         for _, ours in line.cells
-        if isinstance(ours, Number)
+        if ours is not None
         for run in ours.runs
     }
     chain = read_chain(named, scale, root)
@@ -120,7 +124,8 @@ def make_audit(
         tuple(item for item in recomputed if item.outcome != EXACT),
         sum(item.outcome == EXACT for item in recomputed),
         _figures(results),
-        root_hash,
+        replayed=replayed or {},
+        root_hash=root_hash,
     )
 
 

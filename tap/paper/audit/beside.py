@@ -1,4 +1,4 @@
-"""Every table of the paper with the measured number beside each printed one."""
+"""Every table with the number that is known here beside each printed one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from pathlib import Path
 import pandas as pd
 
 from tap.errors import UserError
-from tap.paper.reported import Column, load_reported, reported_labels
+from tap.paper.reported import Column, ReportedTable, Row, load_reported, reported_labels
+from tap.paper.tables.names import names
+from tap.paper.tables.table import Status
 
 
 @dataclass(frozen=True)
-class Number:
-    """A measured cell.
+class Ours:
+    """A cell that is known here.
 
     Attributes:
         text: as shown.
-        value: the number.
+        status: how it is known (`tap.paper.tables.table.Status`).
+        value: the number; None for words.
         sd: standard deviation over seeds.
         low: lower bound of the 95 % interval.
         high: upper bound.
@@ -29,29 +32,31 @@ class Number:
     """
 
     text: str
-    value: float
-    sd: float | None
-    low: float | None
-    high: float | None
-    unit: str
-    seeds: int
-    device: str
-    runs: tuple[str, ...]
+    status: str
+    value: float | None = None
+    sd: float | None = None
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+    seeds: int = 0
+    device: str = ""
+    runs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Line:
-    """A row: its printed name, the midrules above it, and (printed, measured) for every column."""
+    """A row: its printed name, the midrules above it, (printed, ours) for every column, whether the paper has it."""
 
     key: str
     name: str
     group: int
-    cells: tuple[tuple[str, Number | str | None], ...]
+    cells: tuple[tuple[str, Ours | None], ...]
+    in_paper: bool = True
 
 
 @dataclass(frozen=True)
 class TableBeside:
-    """A table of the paper beside what was measured. A text cell is measured as text, a number as a `Number`."""
+    """A table of the paper, or one that it does not have, beside what is known here."""
 
     label: str
     caption: str
@@ -60,55 +65,89 @@ class TableBeside:
 
     @property
     def measured(self) -> int:
-        """How many cells have something measured."""
-        return sum(ours is not None for line in self.lines for _, ours in line.cells)
+        """How many cells of the paper's rows were measured."""
+        return self.count(Status.MEASURED)
+
+    @property
+    def further(self) -> int:
+        """How many cells were measured of rows that the paper does not have."""
+        return self.count(Status.MEASURED, in_paper=False)
 
     @property
     def printed(self) -> int:
         """How many cells the paper prints."""
         return sum(theirs != "" for line in self.lines for theirs, _ in line.cells)
 
+    def count(self, status: Status, in_paper: bool = True) -> int:
+        """How many cells are known in a way, in rows that the paper has, or that it does not have."""
+        lines = [line for line in self.lines if line.in_paper == in_paper]
+        return sum(ours is not None and ours.status == status for line in lines for _, ours in line.cells)
+
 
 def tables_beside(folder: Path) -> list[TableBeside]:
-    """All tables of the paper, with the values of the CSV files that lie in a folder of tables.
+    """All tables of the paper and those that it does not have, with the values of the CSV files of a folder of tables.
 
     Raises:
         UserError: a CSV file cannot be read.
     """
-    return [_beside(label, folder / f"{label.replace(':', '_').replace('-', '_')}.csv") for label in reported_labels()]
+    printed = [label.replace(":", "_").replace("-", "_") for label in reported_labels()]
+    further = [name for name in names() if name not in printed and (folder / f"{name}.csv").is_file()]
+    return [_beside(name, folder / f"{name}.csv", name in printed) for name in (*printed, *further)]
 
 
-def _beside(label: str, path: Path) -> TableBeside:
-    table = load_reported(label)
-    ours = _measured(path) if path.is_file() else {}
-    lines = []
-    for row in table.rows:
-        pairs = []
-        for column, cell in zip(table.columns, row.cells, strict=True):
-            pairs.append(("" if cell is None else cell.text, ours.get((row.key, column.key))))
-        lines.append(Line(row.key, row.label, row.group, tuple(pairs)))
+def _beside(name: str, path: Path, printed: bool) -> TableBeside:
+    frame = _read(path) if path.is_file() else None
+    label = f"tab:{name.removeprefix('tab_').replace('_', '-')}"
+    table = load_reported(label) if printed else ReportedTable(label, "Not a table of the paper.", _columns(frame), ())
+    ours = {} if frame is None else {(line["row"], line["column"]): _cell(line) for line in frame.to_dict("records")}
+    rows = [(row, row.cells) for row in table.rows]
+    known = {row.key for row in table.rows}
+    for key, label_of_row in {} if frame is None else dict(zip(frame["row"], frame["name"], strict=True)).items():
+        if key not in known:
+            group = 1 + max((row.group for row in table.rows), default=-1)
+            rows.append((Row(key, label_of_row, group=group, in_paper=False), (None,) * len(table.columns)))
+    lines = [
+        Line(
+            row.key,
+            row.label,
+            row.group,
+            tuple(
+                ("" if cell is None else cell.text, ours.get((row.key, column.key)))
+                for column, cell in zip(table.columns, cells, strict=True)
+            ),
+            row.in_paper,
+        )
+        for row, cells in rows
+    ]
     return TableBeside(label, table.caption, table.columns, tuple(lines))
 
 
-def _measured(path: Path) -> dict[tuple[str, str], Number | str]:
+def _columns(frame: pd.DataFrame | None) -> tuple[Column, ...]:
+    """Columns of a table that the paper does not have."""
+    if frame is None:
+        return ()
+    units = dict(zip(frame["column"], frame["unit"], strict=True))
+    return tuple(Column(key, key, "" if _absent(unit) else unit) for key, unit in units.items())
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """Lines of a table's CSV of cells that are known."""
     try:
-        words = dict.fromkeys(("runs", "device", "row", "column", "text", "unit"), str)
+        words = dict.fromkeys(("runs", "device", "row", "name", "column", "text", "unit", "status"), str)
         frame = pd.read_csv(path, dtype=words, keep_default_na=False, na_values=[""])  # "n/a" is a word here
-        frame = frame[frame["status"] == "measured"]
-        return {(line["row"], line["column"]): _cell(line) for line in frame.to_dict("records")}
+        return frame[frame["status"] != Status.MISSING].astype({"n_seeds": int, "value": float})
     except (OSError, KeyError, ValueError, pd.errors.ParserError) as error:
         raise UserError(f"{path}: cannot be read as a table's cells ({error}); make the table again") from error
 
 
-def _cell(line: dict) -> Number | str:
-    text = line.get("text")
-    if isinstance(text, str) and text:
-        return text
+def _cell(line: dict) -> Ours:
+    if not _absent(line.get("text")):
+        return Ours(str(line["text"]), str(line["status"]))
     value, unit = float(line["value"]), str(line["unit"])
     bounds = [None if _absent(line.get(name)) else float(line[name]) for name in ("sd", "low", "high")]
     runs = () if _absent(line.get("runs")) else tuple(str(line["runs"]).split())
     device = "" if _absent(line.get("device")) else str(line["device"])
-    return Number(shown(value, unit), value, *bounds, unit, int(line["n_seeds"]), device, runs)
+    return Ours(shown(value, unit), str(line["status"]), value, *bounds, unit, int(line["n_seeds"]), device, runs)
 
 
 def shown(value: float, unit: str) -> str:

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tap.errors import UserError
 from tap.paper.audit.outcome import Outcome, Verdict, combine, not_measured
 from tap.paper.audit.predicates import PREDICATES
 from tap.paper.evidence import Evidence, reference
 from tap.paper.reported import load_reported, reported_labels
+from tap.paper.yaml_file import read_yaml
 
 FOLDER = Path(__file__).parents[1] / "claims"
 SOURCES = ("claim-map", "abstract", "text")
@@ -163,14 +163,7 @@ def read_claim(path: Path) -> Claim:
     Raises:
         UserError: the file is not a claim, or is called by another name than its id.
     """
-    try:
-        claim = Claim.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: no valid YAML; {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "file"
-        raise UserError(f"{path}: {place}: {first['msg']}") from error
+    claim: Claim = read_yaml(path, Claim)
     if claim.id != path.stem:
         raise UserError(f"{path}: holds the claim '{claim.id}'; call the file {claim.id}.yaml")
     return claim

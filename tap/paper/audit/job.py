@@ -9,12 +9,11 @@ from tap.config.load import load_scale
 from tap.paper.audit.audit import Alteration, Audit, make_audit
 from tap.paper.audit.page import to_html
 from tap.paper.audit.report import to_json, to_markdown
-from tap.provenance.behind import TABULATING, code_of_audit
 from tap.provenance.files import atomic_write
 from tap.provenance.finding import Kind
-from tap.provenance.record import RECORD_SUFFIX, record_job
+from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.provenance.root_hash import root_hash
-from tap.provenance.verify import verify
+from tap.provenance.verify import Staleness, verify
 
 FILES = {"audit.json": to_json, "audit.md": to_markdown, "audit.html": to_html}
 
@@ -24,7 +23,9 @@ def audit_folder(scale: str) -> Path:
     return Path("results") / scale / "audit"
 
 
-def run_audit(scale: str, root: Path | str = ".") -> tuple[Audit, list[Path]]:
+def run_audit(
+    scale: str, staleness: Staleness, root: Path | str = ".", stamp: Stamp = BY_HAND
+) -> tuple[Audit, list[Path]]:
     """Verifies a scale's results, audits them, and writes ``audit.json``, ``audit.md`` and ``audit.html``.
 
     What is wrong with the results is part of the audit, so it ends well whatever the verification finds.
@@ -35,13 +36,14 @@ def run_audit(scale: str, root: Path | str = ".") -> tuple[Audit, list[Path]]:
     started, root, settings = datetime.now(UTC), Path(root), load_scale(scale, root=root)
     folder = root / audit_folder(scale)
     own = f"{audit_folder(scale)}/"
-    verified = verify(settings, root=root)
+    verified = verify(settings, staleness, root=root)
     found = [finding for finding in verified.findings if not finding.path.startswith(own)]
     audit = make_audit(
         scale,
         root,
         [Alteration(item.path, str(item.kind), item.reason, item.record) for item in found],
         root_hash=root_hash(verified.ledger),
+        replayed=verified.shown,
     )
     files = [atomic_write(folder / name, write(audit)) for name, write in FILES.items()]
     results = folder.parent
@@ -49,13 +51,10 @@ def run_audit(scale: str, root: Path | str = ".") -> tuple[Audit, list[Path]]:
     edited = {root / item.path for item in found if item.kind == Kind.EDITED}  # shown, and nothing to build on
     record_job(
         folder / f"audit{RECORD_SUFFIX}",
-        "audit",
-        parameters={"main_rate": settings.main_rate},
+        stamp,
         inputs=[path for path in read if path not in edited],
         outputs=files,
         started=started,
-        fingerprint=code_of_audit(),
-        libraries=(*TABULATING, "jinja2"),
         root=root,
     )
     return audit, files

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tap.paper.audit.audit import UNTRUSTED, Audit
-from tap.paper.audit.beside import Number
+from tap.paper.audit.beside import Ours
 from tap.paper.audit.chain import Link
 from tap.paper.audit.outcome import Verdict
 from tap.paper.audit.report import HOW_TO_READ, MARKS
@@ -59,7 +59,6 @@ def to_html(audit: Audit) -> str:
         smoke_note=SMOKE_NOTE if audit.scale == "smoke" else "",
         cell=lambda ours, title: _cell(ours, title, numbers),
         outcome_index=lambda outcome, title: _outcome(outcome, title, numbers),
-        is_number=lambda ours: isinstance(ours, Number),
         figures=[(title, _data_uri(path)) for title, path in audit.figures.items()],
         show=show,
         style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),
@@ -68,7 +67,7 @@ def to_html(audit: Audit) -> str:
     )
 
 
-def _cell(ours: Number, title: str, numbers: list[dict[str, Any]]) -> int:
+def _cell(ours: Ours, title: str, numbers: list[dict[str, Any]]) -> int:
     """Position of a table's number among the numbers that can be walked back."""
     numbers.append(
         {

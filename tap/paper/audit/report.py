@@ -7,10 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from tap.paper.audit.audit import Audit
+from tap.paper.audit.beside import TableBeside
 from tap.paper.audit.claim import Judgement
 from tap.paper.audit.outcome import Verdict
 from tap.paper.consistency.report import show
 from tap.paper.tables.caption import SMOKE_NOTE
+from tap.paper.tables.table import Status
 
 HOW_TO_READ = {
     Verdict.SUPPORTED: "every part that this scale can judge was measured, and no interval includes the opposite",
@@ -35,7 +37,8 @@ def to_json(audit: Audit) -> str:
         "counts": {str(verdict): audit.count(verdict) for verdict in Verdict},
         "claims": [_claim(judgement) for judgement in audit.judgements],
         "alterations": [asdict(item) for item in audit.alterations],
-        "tables": {table.label: {"measured": table.measured, "printed": table.printed} for table in audit.tables},
+        "replayed": dict(audit.replayed),
+        "tables": {table.label: _counts(table) for table in audit.tables},
         "paper": {
             "consistent": audit.consistent,
             "others": [
@@ -54,6 +57,12 @@ def to_json(audit: Audit) -> str:
     return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
 
 
+def _counts(table: TableBeside) -> dict[str, int]:
+    """Cells by how they are known; what is only stated or recomputed is no measurement."""
+    known = {str(status): table.count(status) for status in (Status.MEASURED, Status.RECOMPUTED, Status.STATED)}
+    return {**known, "printed": table.printed, "not_in_paper": table.further}
+
+
 def to_markdown(audit: Audit) -> str:
     """The verdicts with their evidence, as Markdown."""
     lines = [f"# Audit of the paper's claims at {audit.scale} scale", ""]
@@ -68,6 +77,9 @@ def to_markdown(audit: Audit) -> str:
     if audit.alterations:
         lines += ["", "## Files that are not what their records say", ""]
         lines += [f"- `{item.path}`: {item.kind}: {item.reason}" for item in audit.alterations]
+    if audit.replayed:
+        lines += ["", "## Made by earlier code, and shown by replay to be today's", ""]
+        lines += [f"- `{name}`: {how}" for name, how in audit.replayed.items()]
     lines += ["", "## Claims", ""]
     for judgement in audit.judgements:
         lines += _markdown_claim(judgement)

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch.utils.data import Subset
 
-from tap.config.jobs import uses_endpoint
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
@@ -26,6 +25,7 @@ from tap.paper.deep.scores import by_job, place_of, read_json, run_of_record
 from tap.paper.difference import Difference
 from tap.paper.scores import read_arrays
 from tap.paper.tidy import METRICS_FILE, PER_SAMPLE_FILE
+from tap.plan.endpoints import uses_endpoint
 from tap.provenance.fingerprint import version
 from tap.provenance.ledger import Ledger, Record
 from tap.runs import Run
@@ -87,7 +87,7 @@ def reevaluate(
             images, differences = _again(cfg, ledger, record, sample)
             outcome.add(_RUNS, 1, differences)
             outcome.add(_IMAGES, images)
-    without = [run_of_record(record).id for record in evaluations if record not in known]
+    without = ["/".join(Path(record.name).parts[3:-1]) for record in evaluations if record not in known]
     if without:
         outcome.notes.append(f"not evaluated anew, since their weights are not there: {_named(without)}")
     return outcome
@@ -142,7 +142,7 @@ def _again(cfg: ScaleConfig, ledger: Ledger, record: Record, sample: Sample) -> 
     file, values = (f"{run.folder.as_posix()}/{name}" for name in (METRICS_FILE, PER_SAMPLE_FILE))
     stated, arrays = read_json(ledger, file), read_arrays(place_of(ledger, values))
     spec = _spec(cfg, ledger, record, stated)
-    task: Any = get_task(spec)
+    task = get_task(spec)
     if not isinstance(task, Pipeline):
         return 0, []
     dataset: Any = task.datasets(spec).validation
@@ -157,7 +157,7 @@ def _again(cfg: ScaleConfig, ledger: Ledger, record: Record, sample: Sample) -> 
         load_weights(place, model, str(record.inputs[name]["sha256"]))
         model.to(device).eval()
         batches = task.loader(Subset(dataset, positions), spec)
-        anew = joined([task.judge(model, spec, batch.to(device)) for batch in batches])
+        anew = joined([task.evaluate_batch(model, spec, batch.to(device)) for batch in batches])
         here = describe_device(device)
     facts = facts_of_model(spec, model)
     found = [Difference(file, key, stated[key], facts[key]) for key in facts if stated.get(key) != facts[key]]

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tap.config.jobs import endpoint_path
 from tap.errors import UserError
 from tap.paper.deep.outcome import Outcome
 from tap.paper.difference import Difference, same
 from tap.paper.scores import differing, read_arrays, scores_of
 from tap.paper.tidy import METRICS_FILE, PER_SAMPLE_FILE
 from tap.paper.tidy_probes import NO_PRUNING, PER_SAMPLE, VALUES, probe_differences
+from tap.plan.endpoints import endpoint_path
 from tap.provenance.ledger import Ledger, Record
 from tap.runs import Run
 

@@ -1,8 +1,8 @@
-"""Tables and figures, built anew into a folder that is thrown away, and the published copies of both."""
+"""Tables and figures, built anew, and the published copies of both."""
 
 from __future__ import annotations
 
-import tempfile
+import hashlib
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final
@@ -11,16 +11,17 @@ from tap.paper.deep.outcome import Outcome
 from tap.paper.deep.scores import by_job, place_of
 from tap.paper.deep.texts import number_differences, text_differences
 from tap.paper.difference import Difference
-from tap.paper.figures.registry import build_figure
-from tap.paper.tables.registry import build_table
+from tap.paper.evidence import Evidence
+from tap.paper.figures.build import render_figure
+from tap.paper.tables.build import render_table
 from tap.provenance.files import sha256_file
 from tap.provenance.fingerprint import version
 from tap.provenance.ledger import Ledger, Record
 
 FILES, COPIES = "files of tables and figures", "published copies"
-_BUILD: Final[dict[str, Callable[[str, str, Path, Path], list[Path]]]] = {
-    "table": build_table,
-    "figure": build_figure,
+_RENDER: Final[dict[str, Callable[[str, Evidence], dict[str, bytes]]]] = {
+    "table": render_table,
+    "figure": render_figure,
 }
 _DRAWN: Final = (".png", ".pdf")
 
@@ -35,11 +36,11 @@ def check_tables_and_figures(scale: str, ledger: Ledger, stale: Collection[str])
         ledger: the records.
         stale: names of records that today's code or settings would not give.
     """
-    outcome = Outcome()
-    for record in by_job(ledger, *_BUILD):
-        with outcome.following(record.name), tempfile.TemporaryDirectory() as folder:
+    outcome, evidence = Outcome(), Evidence(scale, ledger.root)
+    for record in by_job(ledger, *_RENDER):
+        with outcome.following(record.name):
             name = str(record.content["parameters"][record.job])
-            anew = {path.name: path for path in _BUILD[record.job](name, scale, Path(folder), ledger.root)}
+            anew = {f"{name}{suffix}": content for suffix, content in _RENDER[record.job](name, evidence).items()}
             for file in record.outputs:
                 if Path(file).name in anew:
                     _compare(outcome, file, place_of(ledger, file), anew[Path(file).name], record, record.name in stale)
@@ -61,9 +62,9 @@ def check_copies(ledger: Ledger) -> Outcome:
     return outcome
 
 
-def _compare(outcome: Outcome, file: str, recorded: Path, recomputed: Path, record: Record, stale: bool) -> None:
+def _compare(outcome: Outcome, file: str, recorded: Path, recomputed: bytes, record: Record, stale: bool) -> None:
     """One file beside the one that was made anew."""
-    pair = [sha256_file(path) for path in (recorded, recomputed)]
+    pair = [sha256_file(recorded), hashlib.sha256(recomputed).hexdigest()]
     if pair[0] == pair[1]:
         outcome.add(FILES, 1)
     elif file.endswith(_DRAWN):
@@ -73,7 +74,7 @@ def _compare(outcome: Outcome, file: str, recorded: Path, recomputed: Path, reco
         else:
             outcome.add(FILES, 1, [Difference(file, "sha256", *pair)])
     else:
-        texts = [path.read_text(encoding="utf-8") for path in (recorded, recomputed)]
+        texts = (recorded.read_text(encoding="utf-8"), recomputed.decode())
         outcome.add(FILES, 1, number_differences(file, *texts) if stale else text_differences(file, *texts))
 
 

@@ -43,7 +43,10 @@ def check_verdicts(scale: str, ledger: Ledger, stale: Collection[str], untrusted
             for item in altered:
                 if item.kind in UNTRUSTED and item.path not in untrusted:  # it would withdraw verdicts for nothing
                     found.append(Difference(file, f"alterations, {item.path}", item.kind, None))
-            anew = make_audit(scale, ledger.root, altered, root_hash=root_hash(ledger))
+            shown, now = told.get("root_hash", ""), root_hash(ledger)
+            if shown and shown != now:
+                found.append(Difference(file, "root_hash", shown, now))
+            anew = make_audit(scale, ledger.root, altered, root_hash=shown)
             outcome.add(VERDICTS, len(anew.judgements), found)
             if record.name in stale:
                 outcome.add(PAGES, 1, _of_claims(file, told, json.loads(FILES[_DATA](anew))))

@@ -5,33 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from tap.paper.evidence import Evidence
+from tap.paper.figures.probe_data import TASKS, unprinted
 from tap.paper.statistics import DRAWS, LEVEL
 from tap.paper.tables.caption import SMOKE_NOTE
-from tap.paper.tables.probes import protocol
+from tap.paper.tables.protocol import protocol
 from tap.paper.tidy_probes import LAYERS, RECOVERY
 
 _KINDS: Final = {LAYERS: "Criteria at every eligible block", RECOVERY: "Recovery endpoints, coverage as the criterion"}
-_UNCERTAIN: Final = (
+UNCERTAIN: Final = (
     f"{100 * LEVEL:g} % percentile intervals of a paired bootstrap over the validation images ({DRAWS:,} resamples), "
     "where the values of single images are known. They cover the choice of images, not that of checkpoints: the CSV "
     "file has the SD over checkpoints where there are several."
 )
-_DROPS: Final = (
+DROPS: Final = (
     "A drop is no pruning minus the probe on the same images, in points, with one block pruned and nothing trained "
     "again; below zero pruning gains."
-)
-INSIGHT: Final = (
-    f"{_DROPS} (a) Classification: drop in top-1 accuracy by block; grey: the other criteria. (b) Drop with attention "
-    "minus drop with coverage by block, mIoU and box AP; above zero coverage loses less. (c) A point per criterion: "
-    "mean drops over the probed blocks of segmentation and detection, with Spearman's rank correlation of the criteria "
-    "and its interval, for which the images of both tasks are resampled independently. (d) Mean drop over the probed "
-    "blocks and checkpoints with the full offset (filled) and with the stand-in alone (hatched).",
-    f"Bands (attention and coverage in (a), both curves of (b)), brackets in (c) and error bars in (d): {_UNCERTAIN}",
-)
-ALL_PROBES: Final = (
-    f"{_DROPS} A panel per task: drop in top-1 accuracy, mIoU and box AP by block, a curve per criterion; grey: the "
-    "criteria that are not named.",
-    f"Bands (attention and coverage alone, since more would hide one another): {_UNCERTAIN}",
 )
 
 
@@ -49,11 +37,13 @@ def caption(title: str, paragraphs: tuple[str, ...], kinds: tuple[str, ...], evi
         lines += [f"**{SMOKE_NOTE}**", ""]
     for paragraph in paragraphs:
         lines += [paragraph, ""]
-    shown = set()
+    shown, further = set(), set()
     for kind in kinds:
         probes = [probe for task in evidence.settings.tasks if (probe := evidence.probe(task, kind)) is not None]
         of_kind = [f"- {protocol(probe)} No-pruning checkpoints: {', '.join(probe.runs)}." for probe in probes]
         lines += [f"{_KINDS[kind]}:", "", *(of_kind or ["- not measured"]), ""]
         shown |= {probe.task for probe in probes}
+        further |= {*unprinted(probes), *(probe.task for probe in probes if probe.task not in TASKS)}
+    lines += [f"Not in the paper: {', '.join(sorted(further))}.", ""] if further else []
     caveats = [evidence.caveat(task).strip() for task in evidence.settings.tasks if task in shown]
     return "\n".join([*lines, *(f"{text}\n" for text in caveats if text)])

@@ -1,8 +1,14 @@
-"""Names of the figures. Imports nothing, so that the workflow can read it."""
+"""Which figures there are, known without importing matplotlib: the workflow reads this.
+
+A figure is a file ``fig_<name>.py`` of this folder with a `FIGURE` (`tap.paper.figures.figure.PaperFigure`) and the
+literal ``READS = "probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from pathlib import Path
 
-FIGURES: Final = ("fig_insight", "fig_all_probes")
-"""Functions of the tidy tables of the probes."""
+from tap.paper.listing import declared
+
+FIGURES = tuple(declared(Path(__file__).parent, "fig_", ("probes",)))
+"""File stems of all figures."""

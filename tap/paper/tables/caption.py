@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tap.config.methods import DENSE
 from tap.core.budget import keep_count
-from tap.paper.measured import Measured
-from tap.paper.tables.latex import DAGGER, MISSING, count, escape, score
+from tap.paper.measured import FLOORS, Measured
+from tap.paper.tables.latex import MISSING, count, escape, score
 from tap.paper.tidy import PRIMARY_METRIC
 
 SMOKE_NOTE = "Smoke scale: these numbers mean nothing; they only show that the workflow runs."
@@ -29,8 +29,8 @@ _START = {
 }
 
 
-def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: str, name: str) -> str:
-    """Caption of a main table, in LaTeX.
+def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: str, name: str) -> list[str]:
+    """Caption of a main table, as sentences in LaTeX.
 
     Args:
         title: the task in words.
@@ -55,9 +55,8 @@ def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: 
         *_token_counts(measured, methods),
         *floors(measured),
         f"The best fully fine-tuned result is bold; {MISSING} has not been measured.",
-        *([f"{DAGGER} common parameter-free recovery."] if measured.frame["task"].isin(["seg", "det"]).any() else []),
     ]
-    return "\n".join(part for part in parts if part)
+    return [part for part in parts if part]
 
 
 def floors(measured: Measured) -> list[str]:
@@ -65,7 +64,7 @@ def floors(measured: Measured) -> list[str]:
     found = measured.floors()
     if not found:
         return []
-    sentences = [f"Floors: {', '.join(f'{name} {score(value.mean)}' for name, value in found.items())}."]
+    sentences = [f"Floors: {', '.join(f'{FLOORS[key]} {score(value.mean)}' for key, value in found.items())}."]
     metric = PRIMARY_METRIC[str(measured.frame["task"].iloc[0])]
     dense = measured.value(DENSE, metric)
     if dense is not None and not measured.above_floors(metric):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 MISSING = "--"
 DAGGER = r"$^\dagger$"
+NOT_IN_PAPER = r"$^\ddagger$"
 
 _SPECIAL = {
     "\\": r"\textbackslash{}",

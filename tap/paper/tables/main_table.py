@@ -1,197 +1,119 @@
-"""The three main tables, `tab_seg`, `tab_cls` and `tab_det`, in the paper's layout.
+"""The main table of a task, such as `tab_cls`: scores, sizes and throughput of its methods at the main keep rate.
 
-Row order, names, midrules and daggers come from the reported table; every number comes from the runs. A cell that has
-not been measured prints as missing.
+Rows are the paper's and every further method that was measured, and the floors of a dense task. A cell that has not
+been measured prints as missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
 
-from tap.config.methods import DENSE
-from tap.paper.measured import Measured, Value
-from tap.paper.reported import ReportedTable, Row, load_reported
+from tap.config.methods import COMMON_RECOVERY, DENSE, METHODS
+from tap.paper.evidence import Evidence
+from tap.paper.measured import FLOORS, Value
+from tap.paper.reported import Column, Row
 from tap.paper.tables import latex
-from tap.paper.tables.caption import main_caption
+from tap.paper.tables.caption import floors, main_caption
+from tap.paper.tables.table import BEHIND, Cells, Head, Table, known
+from tap.task_facts import TASKS
 
 ADDED, ADDED_TRAINING, PARAMETERS = "parameters_added", "parameters_added_training", "parameters"
 TOKENS = ("final_tokens_mean", "final_tokens_sd")
 
-# No pruning and the frozen base are not among what the paper sets in bold: "the best fully fine-tuned result".
-BOLD_REGIME = "full"
-
-# Random has no readout of its own either, although the paper gives it no dagger.
-UNMARKED_COMMON_RECOVERY = ("random",)
-
-
-@dataclass(frozen=True)
-class ScoreColumn:
-    """A score with its change from no pruning."""
-
-    metric: str
-    head: str
-
-
-@dataclass(frozen=True)
-class ThroughputColumn:
-    """Images per second with the ratio to the dense model of the same process."""
-
-    metric: str
-    ratio: str
-    head: str
-
-
-@dataclass(frozen=True)
-class MainTable:
-    """What tells one main table from another."""
-
-    label: str
-    task: str
-    title: str
-    scores: tuple[ScoreColumn, ...]
-    throughput: tuple[ThroughputColumn, ...]
-    dense_task: bool
-
-    @property
-    def reported(self) -> ReportedTable:
-        """The paper's table of the same name."""
-        return load_reported(self.label)
-
-    @property
-    def heads(self) -> list[str]:
-        """LaTeX of the column heads."""
-        scores = [rf"{column.head} ($\Delta$)" for column in self.scores]
-        throughput = [rf"{column.head} ($\times$)" for column in self.throughput]
-        return ["Method", "Size/add.", *scores, *throughput]
-
-
-_ENCODER = ("encoder_images_per_second", "encoder_speedup")
-_FULL = ("full_images_per_second", "full_speedup")
-
-MAIN_TABLES = {
-    "tab_seg": MainTable(
-        "tab:seg",
-        "seg",
-        "Semantic segmentation",
-        (ScoreColumn("miou", "mIoU"),),
-        (ThroughputColumn(*_ENCODER, "im/s"),),
-        dense_task=True,
-    ),
-    "tab_cls": MainTable(
-        "tab:cls",
-        "cls",
-        "Image classification",
-        (ScoreColumn("top1", "Top-1"),),
-        (ThroughputColumn(*_ENCODER, "im/s"),),
-        dense_task=False,
-    ),
-    "tab_det": MainTable(
-        "tab:det",
-        "det",
-        "Object detection and instance segmentation",
-        (ScoreColumn("box_ap", r"AP$^{\mathrm{b}}$"), ScoreColumn("mask_ap", r"AP$^{\mathrm{m}}$")),
-        (ThroughputColumn(*_ENCODER, "enc. im/s"), ThroughputColumn(*_FULL, "full im/s")),
-        dense_task=True,
-    ),
+_TITLES = {
+    "cls": "Image classification",
+    "seg": "Semantic segmentation",
+    "det": "Object detection and instance segmentation",
 }
+_HEADS = {"top1": "Top-1", "box_ap": r"AP$^{\mathrm{b}}$", "mask_ap": r"AP$^{\mathrm{m}}$"}
+"""LaTeX of a score's head where the paper's is not the metric's title."""
+_THROUGHPUT = {
+    "encoder": ("encoder_images_per_second", "encoder_speedup"),
+    "full": ("full_images_per_second", "full_speedup"),
+}
+_FULL_TOO = ("det",)
+"""Tasks whose table has the throughput of the full model beside that of the encoder."""
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One measured number of the table.
-
-    Attributes:
-        row: key of the row (the reducer's name).
-        label: what the table prints for the row.
-        column: key of the number: a metric, or a metric with ``_delta``.
-        unit: unit of the number.
-        value: the number; None if it was not measured.
-    """
-
-    row: str
-    label: str
-    column: str
-    unit: str
-    value: Value | None
-
-
-def cells(table: MainTable, measured: Measured) -> list[Cell]:
-    """Every number of the table, row by row, the missing ones too.
-
-    What a method adds in training, and realised token counts, are for the CSV alone.
-    """
-    found = []
-    for row in table.reported.rows:
-        size = PARAMETERS if row.key == DENSE else ADDED
-        found.append(Cell(row.key, row.label, "size", "parameters", measured.value(row.key, size)))
-        for score in table.scores:
-            found.append(Cell(row.key, row.label, score.metric, "percent", measured.value(row.key, score.metric)))
-            if row.key != DENSE:
-                change = measured.difference(row.key, score.metric)
-                found.append(Cell(row.key, row.label, f"{score.metric}_delta", "points", change))
-        for column in table.throughput:
-            found.append(Cell(row.key, row.label, column.metric, "images/s", measured.value(row.key, column.metric)))
-            found.append(Cell(row.key, row.label, column.ratio, "ratio", measured.value(row.key, column.ratio)))
-        if row.key != DENSE:
-            added = measured.value(row.key, ADDED_TRAINING)
-            found.append(Cell(row.key, row.label, "size_training", "parameters", added))
-        found += [Cell(row.key, row.label, name, "patches", measured.value(row.key, name)) for name in TOKENS]
-    score = table.scores[0].metric
-    return found + [Cell("floor", name, score, "percent", value) for name, value in measured.floors().items()]
-
-
-def tabular(table: MainTable, measured: Measured, scale: str, numbers: Sequence[Cell]) -> latex.Tabular:
-    """The typeset table."""
-    values = {(cell.row, cell.column): cell.value for cell in numbers}
-    best = {score.metric: _best(table.reported, values, score.metric) for score in table.scores}
-    groups: list[list[list[str]]] = []
-    for row in table.reported.rows:
-        while len(groups) <= row.group:
-            groups.append([])
-        groups[row.group].append(_row(table, row, values, best))
-    name = table.label.replace(":", "_").replace("-", "_")
-    return latex.Tabular(
-        label=table.label,
-        caption=main_caption(table.title, measured, [row.key for row in table.reported.rows], scale, name),
-        heads=table.heads,
-        groups=groups,
-        origin=f"Written by the workflow from the runs that {name}.csv lists, scale {scale}. Do not edit.",
-        tight=len(table.heads) > 4,
+def main_table(task: str) -> Table:
+    """The main table of a task."""
+    speeds = {"encoder": r"enc. im/s ($\times$)", "full": r"full im/s ($\times$)"}
+    speeds = speeds if task in _FULL_TOO else {"encoder": r"im/s ($\times$)"}
+    metrics = TASKS[task].metrics
+    columns = [Column("size", "Size/add.", "parameters")]
+    for item in metrics:
+        percent = item.unit == "%"
+        columns.append(Column(item.name, item.title, "percent" if percent else item.unit))
+        columns.append(Column(f"{item.name}_delta", f"{item.title} (\u0394)", "points" if percent else item.unit))
+    for speed in speeds:
+        columns += [Column(key, key, unit) for key, unit in zip(_THROUGHPUT[speed], ("images/s", "ratio"), strict=True)]
+    columns += [Column("size_training", "Size/add. in training", "parameters")]
+    columns += [Column(name, name, "patches") for name in TOKENS]
+    return Table(
+        title=_title(task),
+        first="Method",
+        heads=(
+            Head("Size/add.", ("size",), form=_size),
+            *(
+                Head(rf"{_HEADS.get(item.name, item.title)} ($\Delta$)", (item.name, f"{item.name}_delta"), BEHIND)
+                for item in metrics
+            ),
+            *(Head(printed, _THROUGHPUT[speed], BEHIND) for speed, printed in speeds.items()),
+        ),
+        cells=partial(_cells, task, list(speeds)),
+        columns=tuple(columns),
+        row=_row,
+        mark=partial(_mark, task),
+        note=partial(_note, task),
+        caption=partial(_caption, task),
+        judged=tuple(item.name for item in metrics),
+        lower_is_better=tuple(item.name for item in metrics if not item.higher_is_better),
+        task=task,
     )
 
 
-def _row(table: MainTable, row: Row, values: dict, best: dict[str, str | None]) -> list[str]:
-    marked = table.dense_task and (row.dagger or row.key in UNMARKED_COMMON_RECOVERY)
-    parts = [latex.escape(row.label) + (latex.DAGGER if marked else "")]
-    size = values[row.key, "size"]
-    prefix = "" if row.key == DENSE else "+"
-    parts.append(latex.MISSING if size is None else prefix + latex.count(size.mean))
-    for score in table.scores:
-        change = values.get((row.key, f"{score.metric}_delta"))
-        top = best[score.metric] if row.regime == BOLD_REGIME else None
-        parts.append(_score(values[row.key, score.metric], change, top))
-    for column in table.throughput:
-        parts.append(_throughput(values[row.key, column.metric], values[row.key, column.ratio]))
-    return parts
+def _cells(task: str, speeds: Sequence[str], evidence: Evidence) -> Cells:
+    """Every number of the rows. What a method adds in training, and realised token counts, are for the CSV alone."""
+    measured = evidence.measured(task)
+    cells: dict[tuple[str, str], Value | None] = {}
+    for method in measured.methods:
+        cells[method, "size"] = measured.value(method, PARAMETERS if method == DENSE else ADDED)
+        for score in (item.name for item in TASKS[task].metrics):
+            cells[method, score] = measured.value(method, score)
+            cells[method, f"{score}_delta"] = None if method == DENSE else measured.difference(method, score)
+        for metric in (name for speed in speeds for name in _THROUGHPUT[speed]):
+            cells[method, metric] = measured.value(method, metric)
+        cells[method, "size_training"] = None if method == DENSE else measured.value(method, ADDED_TRAINING)
+        cells |= {(method, name): measured.value(method, name) for name in TOKENS}
+    return known(cells | {(key, TASKS[task].score.name): value for key, value in measured.floors().items()})
 
 
-def _score(value: Value | None, change: Value | None, best: str | None) -> str:
-    if value is None:
-        return latex.MISSING
-    text = latex.score(value.mean)
-    text = latex.bold(text) if text == best else text
-    return text if change is None else f"{text} ({latex.signed(change.mean)})"
+def _row(key: str) -> Row:
+    """A floor, or a method that the paper does not have: fully fine-tuned as the others, called as its file says."""
+    if key in FLOORS:
+        return Row(key, f"Floor: {FLOORS[key]}", regime="floor")
+    return Row(key, METHODS[key].row.title if key in METHODS else key, regime="full")
 
 
-def _throughput(value: Value | None, multiplier: Value | None) -> str:
-    if value is None:
-        return latex.MISSING
-    return latex.rate(value.mean) + ("" if multiplier is None else f" ({latex.ratio(multiplier.mean)})")
+def _mark(task: str, row: str) -> str:
+    """The dagger of the common recovery. Random has no readout of its own either, although the paper gives it none."""
+    return latex.DAGGER if TASKS[task].dense and row in COMMON_RECOVERY else ""
 
 
-def _best(reported: ReportedTable, values: dict, metric: str) -> str | None:
-    """The best fully fine-tuned result as it prints; every row that prints the same is as good."""
-    scores = [values[row.key, metric] for row in reported.rows if row.regime == BOLD_REGIME]
-    measured = [value.mean for value in scores if value is not None]
-    return latex.score(max(measured)) if measured else None
+def _title(task: str) -> str:
+    return _TITLES.get(task, TASKS[task].title)
+
+
+def _size(row: str, value: float) -> str:
+    return ("" if row == DENSE else "+") + latex.count(value)
+
+
+def _note(task: str, evidence: Evidence) -> str:
+    return " ".join(floors(evidence.measured(task)))
+
+
+def _caption(task: str, evidence: Evidence, rows: Sequence[str]) -> list[str]:
+    sentences = main_caption(_title(task), evidence.measured(task), rows, evidence.scale, f"tab_{task}")
+    marked = any(_mark(task, row) for row in rows)
+    return [*sentences, *([f"{latex.DAGGER} common parameter-free recovery."] if marked else [])]

@@ -1,21 +1,45 @@
-"""Groups of tables by what they are made from; each is one job. Imports nothing, so that the workflow can read it."""
+"""Which tables there are and what each is made from, known without importing pandas or torch: the workflow reads this.
+
+A table is a file ``tab_<name>.py`` of this folder with a `TABLE` (`tap.paper.tables.table.Table`) and the literal
+``READS``, the group of inputs that it needs:
+
+* ``"rates"``: the tidy tables of all tasks' runs;
+* ``"probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks;
+* ``"settings"``: settings and code alone, no run.
+
+Every task has a main table as well, ``tab_<task>``, which no file has to declare (`tap.paper.tables.main_table`); it
+reads ``"runs"``, the tidy table of that task.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from pathlib import Path
 
-OF_RATES: Final = ("tab_keep_rates", "tab_verified_main", "tab_stability_memory", "tab_memory")
-"""Functions of the tidy tables of all tasks."""
+from tap.paper.listing import declared
+from tap.task_facts import TASKS
 
-OF_PROBES: Final = ("tab_criterion_summary", "tab_paired_recovery")
-"""Functions of the tidy tables of the probes."""
+GROUPS = ("runs", "rates", "probes", "settings")
 
-OF_SETTINGS: Final = (
-    "tab_training_config",
-    "tab_parameters",
-    "tab_budget_tests",
-    "tab_criteria",
-    "tab_baseline_provenance",
-    "tab_dense_baseline_provenance",
-)
-"""Functions of the settings and of code; no run is needed."""
+
+def groups() -> dict[str, list[str]]:
+    """File stems of all tables by what they are made from; main tables by task, the others by name.
+
+    Raises:
+        UserError: a file of the folder does not say what it needs.
+    """
+    found: dict[str, list[str]] = {group: [] for group in GROUPS}
+    found["runs"] = list(main_tables())
+    for name, group in declared(Path(__file__).parent, "tab_", GROUPS[1:]).items():
+        found[group].append(name)
+    return found
+
+
+def main_tables() -> Mapping[str, str]:
+    """The task of every main table, by file stem."""
+    return {f"tab_{task}": task for task in TASKS}
+
+
+def names() -> list[str]:
+    """File stems of all tables."""
+    return [name for group in groups().values() for name in group]

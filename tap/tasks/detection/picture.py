@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from pycocotools.mask import decode
 
-from tap.config.jobs import run_of
 from tap.config.schema import JobSpec
+from tap.plan.runs import run_of
 from tap.tasks.base import Sample
 from tap.tasks.detection.data import open_splits
 from tap.tasks.detection.data_transforms import Place, coco_of

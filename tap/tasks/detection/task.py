@@ -10,9 +10,9 @@ import torch
 from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
-from tap.config.methods import RANDOM_ENCODERS
 from tap.config.schema import JobSpec
 from tap.errors import UserError
+from tap.plan.starts import has_random_encoder
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
 from tap.task_facts import DET
@@ -57,7 +57,7 @@ class Detection(Pipeline):
                 f"block: give [{len(encoder.vit.blocks)}]"
             )
         encoder.vit.norm = encoder.vit.fc_norm = nn.Identity()  # for classifiers; the pyramid has norms of its own
-        if spec.variant in RANDOM_ENCODERS:
+        if has_random_encoder(spec):
             encoder.requires_grad_(False)
         heads = head_settings(spec.model.detector, spec.data.num_classes, spec.model.patch_size)
         with torch.random.fork_rng():

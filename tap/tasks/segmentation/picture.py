@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from torch import Tensor
 
-from tap.config.jobs import run_of
 from tap.config.schema import JobSpec
+from tap.plan.runs import run_of
 from tap.tasks.base import Sample
 from tap.tasks.pictures import hues, kept_patches, kept_title, pixels_of, save
 from tap.tasks.segmentation.data import open_splits

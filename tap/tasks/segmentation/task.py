@@ -10,9 +10,9 @@ import torch
 from mmengine.structures import PixelData
 from torch import Tensor, nn
 
-from tap.config.methods import RANDOM_ENCODERS
 from tap.config.schema import JobSpec
 from tap.errors import UserError
+from tap.plan.starts import has_random_encoder
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
 from tap.task_facts import SEG
@@ -54,7 +54,7 @@ class Segmentation(Pipeline):
             raise UserError("model.read_blocks: names no block; the segmentation head reads the grid after 3, 6, 9, 12")
         encoder = build_encoder(spec, self.facts, recovery_settings(spec))
         encoder.vit.norm = nn.Identity()  # for classifiers; the head has a norm of its own for each level
-        if spec.variant in RANDOM_ENCODERS:
+        if has_random_encoder(spec):
             encoder.requires_grad_(False)
         with torch.random.fork_rng():
             torch.manual_seed(derive_seed(spec.seed, "head"))

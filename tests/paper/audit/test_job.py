@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tap.paper.audit.audit import make_audit
 from tap.paper.audit.job import run_audit
+from tap.paper.audit.report import to_json, to_markdown
 from tap.paper.tidy import tidy_path, write_tidy
-from tap.provenance.record import read_record, record_job
+from tap.provenance.record import Stamp, read_record, record_job
 
 
 @pytest.fixture
@@ -19,11 +21,10 @@ def recorded(results) -> Path:
         (folder / "run.json").unlink()
         record_job(
             folder / "run.json",
-            "evaluate",
+            Stamp("evaluate", "f" * 64),
             inputs=[],
             outputs=[folder / "metrics.json", folder / "per_sample.npz"],
             started=datetime.now(UTC),
-            fingerprint="f" * 64,
             facts={"spec": {}, "run": f"desk/{folder.relative_to(results.root / 'results/desk/runs')}"},
             root=results.root,
         )
@@ -33,7 +34,7 @@ def recorded(results) -> Path:
 
 def verdict(root: Path) -> tuple[str, str]:
     """Of a claim that the runs contradict, with the sentence of its first part."""
-    run_audit("desk", root)
+    run_audit("desk", lambda content: None, root, Stamp("audit"))
     claims = json.loads((root / "results/desk/audit/audit.json").read_text())["claims"]
     found = {claim["id"]: claim for claim in claims}["gain-over-static"]
     return found["verdict"], found["parts"][0]["sentence"]
@@ -77,3 +78,10 @@ def test_an_audit_can_be_repeated(recorded: Path) -> None:
     before = (recorded / "results/desk/audit/audit.html").read_bytes()
     verdict(recorded)
     assert (recorded / "results/desk/audit/audit.html").read_bytes() == before
+
+
+def test_the_audit_says_what_was_shown_by_replay(recorded):
+    audit = make_audit("desk", recorded, replayed={"results/desk/run.json": "made by commit c; 11 steps replayed"})
+    assert "- `results/desk/run.json`: made by commit c; 11 steps replayed" in to_markdown(audit)
+    assert json.loads(to_json(audit))["replayed"] == {"results/desk/run.json": "made by commit c; 11 steps replayed"}
+    assert "shown by replay" not in to_markdown(make_audit("desk", recorded))

@@ -1,5 +1,6 @@
 """The figures of the probes: what they show, that equal data give equal files, and that the paper can take them."""
 
+import io
 import json
 import subprocess
 import sys
@@ -13,8 +14,9 @@ from matplotlib.colors import to_rgb
 
 from tap.errors import UserError
 from tap.paper.evidence import Evidence
-from tap.paper.figures import insight, names, probe_data
-from tap.paper.figures.registry import FIGURES, build_figure
+from tap.paper.figures import fig_all_probes, fig_insight, probe_data
+from tap.paper.figures.build import build_figure, load_figure, render_figure
+from tap.paper.figures.names import FIGURES
 from tap.paper.figures.style import COLUMN_WIDTH, CRITERIA, OTHERS, TASKS, TEXT_WIDTH, styled
 
 NAMES = ("random", "attention_mean", "coverage", "token_l1")
@@ -39,12 +41,8 @@ def probed(results) -> Evidence:
     return Evidence("desk", results.root)
 
 
-def test_names_are_those_of_the_workflow() -> None:
-    assert tuple(FIGURES) == names.FIGURES
-
-
 def test_the_four_panels_hold_drops_gaps_means_and_endpoints(probed: Evidence) -> None:
-    frame = probe_data.insight(probed)
+    frame = fig_insight.data(probed)
     assert list(frame.columns) == list(probe_data.COLUMNS)
     sizes = frame.groupby("panel").size().to_dict()
     assert sizes == {"a": 4 * 3, "b": 3 + 2, "c": 4 + 4 + 1, "d": 2 + 4}
@@ -62,7 +60,7 @@ def test_the_four_panels_hold_drops_gaps_means_and_endpoints(probed: Evidence) -
 
 
 def test_all_probes_holds_every_drop(probed: Evidence) -> None:
-    frame = probe_data.all_probes(probed)
+    frame = fig_all_probes.data(probed)
     assert len(frame) == 4 * (3 + 3 + 2)
     assert not frame.duplicated(["task", "series", "layer"]).any()
 
@@ -87,7 +85,7 @@ def test_equal_data_give_equal_files(name: str, probed: Evidence) -> None:
 def test_another_process_draws_the_same_files(name: str, probed: Evidence) -> None:
     files = build_figure(name, "desk", probed.root / "first", probed.root)
     code = (
-        "import sys; from tap.paper.figures.registry import build_figure; "
+        "import sys; from tap.paper.figures.build import build_figure; "
         "build_figure(sys.argv[2], 'desk', sys.argv[1] + '/second', sys.argv[1])"
     )
     subprocess.run([sys.executable, "-c", code, str(probed.root), name], check=True)
@@ -113,6 +111,16 @@ def test_a_caption_tells_bands_and_protocol(name: str, probed: Evidence, results
     assert told().count("On seg no pruning is not above every floor") == 1
 
 
+def test_a_criterion_that_the_paper_does_not_have_is_drawn_and_said(results) -> None:
+    drops = {(name, block, None): 3.0 + block for name in ("coverage", "token_mass") for block in (1, 2)}
+    results.probe("cls", "layers", drops)
+    contents = render_figure("fig_all_probes", Evidence("desk", results.root))
+    frame = pd.read_csv(io.BytesIO(contents[".csv"])).set_index("series")["in_paper"]
+    assert frame["coverage"].all()
+    assert not frame["token_mass"].any()
+    assert "Not in the paper: token_mass." in contents[".caption.md"].decode()
+
+
 def test_values_of_single_images_that_are_gone_stop_a_figure(probed: Evidence) -> None:
     (probed.root / "results/desk/probes/seg/layers/per_sample.npz").unlink()
     with pytest.raises(UserError, match=r"seg/layers/per_sample.npz: is not there"):
@@ -123,23 +131,23 @@ def test_values_of_single_images_that_are_gone_stop_a_figure(probed: Evidence) -
 def test_tasks_without_a_common_criterion_have_no_points(results) -> None:
     for task, name in (("seg", "random"), ("det", "coverage")):
         results.probe(task, "layers", {(name, 3, 1.0): 4.0})
-    frame = probe_data.insight(Evidence("desk", results.root))
+    frame = fig_insight.data(Evidence("desk", results.root))
     assert frame.loc[frame["series"] == "rank correlation", "value"].isna().all()
     with styled():
-        insight.draw(frame).draw_without_rendering()
+        fig_insight.draw(frame).draw_without_rendering()
 
 
 def test_changed_data_change_the_picture(probed: Evidence) -> None:
-    frame = probe_data.insight(probed)
+    frame = fig_insight.data(probed)
     with styled():
-        pictures = [insight.draw(data) for data in (frame, frame.assign(value=frame["value"] + 1))]
+        pictures = [fig_insight.draw(data) for data in (frame, frame.assign(value=frame["value"] + 1))]
         heights = [picture.axes[3].patches[0].get_height() for picture in pictures]
     assert heights[1] == heights[0] + 1
 
 
 def test_sizes_and_fonts_are_the_papers(probed: Evidence) -> None:
     with styled():
-        figure = insight.draw(probe_data.insight(probed))
+        figure = fig_insight.draw(fig_insight.data(probed))
         figure.draw_without_rendering()
     assert figure.get_size_inches()[0] == TEXT_WIDTH > COLUMN_WIDTH
     texts = [text for text in figure.findobj(lambda item: hasattr(item, "get_fontsize")) if text.get_text()]
@@ -152,7 +160,7 @@ def test_the_correlation_covers_no_point(results) -> None:
     for task in ("seg", "det"):
         results.probe(task, "layers", layers((3, 6), 1.0))
     with styled():
-        figure = insight.draw(probe_data.insight(Evidence("desk", results.root)))
+        figure = fig_insight.draw(fig_insight.data(Evidence("desk", results.root)))
         figure.draw_without_rendering()
         axes = figure.axes[2]
         (text,) = axes.texts
@@ -210,15 +218,15 @@ def cielab(rgb: np.ndarray) -> np.ndarray:
 def test_what_is_not_measured_is_said_in_its_panel(name: str, results) -> None:
     results.probe("cls", "layers", layers((1, 2), None))
     assert build_figure(name, "desk", results.root / "out", results.root)
-    frame = FIGURES[name].data(Evidence("desk", results.root))
+    frame = load_figure(name).data(Evidence("desk", results.root))
     with styled():
-        figure = FIGURES[name].draw(frame)
+        figure = load_figure(name).draw(frame)
     said = [text.get_text() for axes in figure.axes for text in axes.texts]
     assert sum("not measured" in text for text in said) == {"fig_insight": 3, "fig_all_probes": 2}[name]
 
 
 def test_what_cannot_be_drawn_is_refused(settings: Path) -> None:
-    with pytest.raises(UserError, match="figure 'fig_best': cannot be drawn; choose one of fig_insight"):
+    with pytest.raises(UserError, match="figure 'fig_best': there is none of this name; there are fig_"):
         build_figure("fig_best", "desk", settings / "out", settings)
     with pytest.raises(UserError, match="fig_insight': nothing of it is measured at scale 'desk'"):
         build_figure("fig:insight", "desk", settings / "out", settings)

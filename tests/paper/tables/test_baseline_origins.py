@@ -9,13 +9,13 @@ import pytest
 
 from tap.config.methods import COMMON_RECOVERY, METHODS, ORIGINS
 from tap.paper.reported import load_reported
-from tap.paper.tables.registry import build_table
+from tap.paper.tables.build import build_table
 
 LABELS = {"tab:baseline-provenance": "path", "tab:dense-baseline-provenance": "readout"}
 
 
 def test_every_published_method_has_an_origin():
-    ours = {"dense", "random", "static", "tap"}
+    ours = {"dense", "random", "static", "tap", "tap_f"}
     assert set(ORIGINS) == {name for name in METHODS if name not in ours}
     for method, origin in ORIGINS.items():
         assert re.fullmatch(r"[\w-]+/[\w-]+", origin.repository), method

@@ -10,16 +10,19 @@ import yaml
 
 from tap.errors import UserError
 from tap.paper.reported import load_reported
-from tap.paper.tables.main_table import MAIN_TABLES
-from tap.paper.tables.registry import CELL_COLUMNS, SUFFIXES, TABLES, build_main_table, build_table
-from tap.paper.tidy import gather, tidy_path, write_tidy
+from tap.paper.tables.build import SUFFIXES, build_table, load_table
+from tap.paper.tables.render import CELL_COLUMNS
+from tap.paper.tidy import tidy_path, write_tidy
 from tap.runs import Run
 
 REPOSITORY = Path(__file__).parents[3]
 
 
+MAIN_TABLES = ("tab_seg", "tab_cls", "tab_det")
+
+
 def build(project, runs, name: str = "tab_cls", scale: str = "desk") -> dict[str, str]:
-    return build_main_table(MAIN_TABLES[name], gather(runs, project.root), 0.5, scale, project.root)
+    return project.table(name, runs, scale)
 
 
 def body(tex: str) -> list[list[str]]:
@@ -36,9 +39,9 @@ def rows(tex: str) -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", MAIN_TABLES)
 def test_a_table_of_no_run_at_all_has_the_papers_layout(project, name: str) -> None:
     tex = build(project, [], name)[".tex"]
-    table = MAIN_TABLES[name]
+    table = load_table(name)
     head, *printed = body(tex)
-    assert all(len(cells) == len(head) == len(table.heads) for cells in printed)
+    assert all(len(cells) == len(head) == len(table.heads) + 1 for cells in printed)
     assert len(printed) == len(table.reported.rows)
     assert all(set(cells[1:]) == {"--"} for cells in printed)
     assert tex.count(r"\midrule") == 3
@@ -55,7 +58,7 @@ def test_a_table_of_no_run_at_all_has_the_papers_layout(project, name: str) -> N
 def test_order_is_the_papers(project, name: str) -> None:
     tex = build(project, [], name)[".tex"]
     printed = [cells[0].removesuffix(r"$^\dagger$") for cells in body(tex)[1:]]
-    assert printed == [row.label for row in load_reported(MAIN_TABLES[name].label).rows]
+    assert printed == [row.label for row in load_reported(name).rows]
 
 
 @pytest.mark.parametrize(
@@ -232,9 +235,22 @@ def test_build_table_reads_the_settings_and_writes_all_files(project, tmp_path: 
     assert "44.4" in files[0].read_text()
 
 
+def test_a_method_that_the_paper_does_not_have_is_a_marked_row_everywhere(project, cls_runs) -> None:
+    contents = build(project, [*cls_runs, project.add_cls("newcomer", 0.87)])
+    assert r"newcomer$^\ddagger$ & +0 & 87.0" in contents[".tex"]
+    assert r"$^\ddagger$ not in the paper." in contents[".tex"]
+    frame = pd.read_csv(io.StringIO(contents[".csv"])).set_index(["row", "column"])
+    assert not frame.loc[("newcomer", "top1"), "in_paper"]
+    assert frame.loc[("tap", "top1"), "in_paper"]
+    beside = pd.read_csv(io.StringIO(contents[".compare.csv"]))
+    assert set(beside.loc[beside["row"] == "newcomer", "verdict"]) == {"not reported"}
+    pairs = beside[(beside["kind"] == "order") & (beside["other"] == "newcomer") & (beside["row"] == "tap")]
+    assert pairs["measured_difference"].item() == pytest.approx(-7.0, abs=1.0)
+    assert "| newcomer (not in the paper) | 87.00 | -- |" in contents[".compare.md"]
+
+
 def test_unknown_table_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"tab_nope.*tab_seg"):
         build_table("tab_nope", "smoke", tmp_path)
     with pytest.raises(UserError, match=r"tidy_cls.csv"):
         build_table("tab_cls", "smoke", tmp_path, root=tmp_path)
-    assert set(TABLES) >= {"tab_seg", "tab_cls", "tab_det"}

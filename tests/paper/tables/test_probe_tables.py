@@ -12,11 +12,14 @@ from tap.config.methods import CRITERIA, SCORES
 from tap.errors import UserError
 from tap.paper.evidence import Evidence
 from tap.paper.reported import load_reported
-from tap.paper.tables import names, probes
-from tap.paper.tables.plain import build_plain_table
-from tap.paper.tables.registry import build_table
+from tap.paper.tables import tab_criterion_summary
+from tap.paper.tables.build import build_table, load_table, render_table
 
-SUMMARY, PAIRED = probes.TABLES
+SUMMARY, PAIRED, CRITERIA_TABLE = (load_table(f"tab_{n}") for n in ("criterion_summary", "paired_recovery", "criteria"))
+
+
+def texts(table, evidence: Evidence) -> dict[str, str]:
+    return {suffix: content.decode() for suffix, content in render_table(table.name, evidence).items()}
 
 
 def layers(drop_of: dict[str, float], blocks: tuple[int, ...], endpoint: float | None) -> dict:
@@ -35,11 +38,6 @@ def measured(results) -> Evidence:
     drops = {("coverage", block, alpha): 5.0 - 3.0 * alpha for block in (1, 3, 6) for alpha in (0.0, 1.0)}
     results.probe("seg", "recovery", drops, seeds=(0, 1, 2))
     return Evidence("desk", results.root)
-
-
-def test_the_groups_of_the_workflow_are_these_tables() -> None:
-    assert tuple(table.name for table in probes.TABLES) == names.OF_PROBES
-    assert probes.CRITERIA_TABLE.name in names.OF_SETTINGS
 
 
 def test_mean_drops_and_ranks(measured: Evidence) -> None:
@@ -61,7 +59,7 @@ def test_mean_drops_and_ranks(measured: Evidence) -> None:
 
 
 def test_the_caption_tells_protocol_and_correlation(measured: Evidence) -> None:
-    contents = build_plain_table(SUMMARY, measured)
+    contents = texts(SUMMARY, measured)
     assert "seg: blocks 1 to 3, local keep rate 0.5, endpoint 1, 300 images, seed 0." in contents[".tex"]
     assert "det: blocks 3, 6, local keep rate 0.5, endpoint 0, 300 images, seed 0." in contents[".tex"]
     assert "Spearman correlation of the two dense rankings: -1.00." in contents[".tex"]
@@ -95,30 +93,34 @@ def test_paired_recovery_takes_differences_within_a_seed(measured: Evidence) -> 
     assert cells["seg_3", "full_offset"].sd > 0.3, "the seeds differ by half a point, their differences do not"
     assert difference.interval.low > 0
     assert cells["seg_3", "anchor"].mean == pytest.approx(40.0)
-    tex = build_plain_table(PAIRED, measured)[".tex"]
+    tex = texts(PAIRED, measured)[".tex"]
     assert "No pruning: 40.0 mIoU." in tex
     assert r"Det mask & 12 & -- & -- & -- \\" in tex
 
 
-def test_blocks_that_the_paper_does_not_list_are_beside_the_printed_table(measured: Evidence) -> None:
-    contents = build_plain_table(PAIRED, measured)
+def test_blocks_that_the_paper_does_not_list_are_rows_too(measured: Evidence) -> None:
+    contents = texts(PAIRED, measured)
     body = contents[".tex"].split(r"\midrule", 1)[1]
-    assert body.count(r"\\") == len(load_reported("tab:paired-recovery").rows)
-    assert "The CSV file has the probed blocks that the paper does not list, too." in contents[".tex"]
+    assert body.count(r"\\") == len(load_reported("tab:paired-recovery").rows) + 1
+    assert r"Seg$^\ddagger$ & 1 & " in body
+    assert r"$^\ddagger$ not in the paper." in body
     frame = pd.read_csv(io.StringIO(contents[".csv"])).set_index(["row", "column"])
     assert frame.loc[("seg_1", "difference"), "value"] == PAIRED.cells(measured)["seg_1", "difference"].mean
     assert frame.loc[("seg_1", "difference"), "name"] == "Seg"
+    assert not frame.loc[("seg_1", "difference"), "in_paper"]
+    assert frame.loc[("seg_3", "difference"), "in_paper"]
     beside = pd.read_csv(io.StringIO(contents[".compare.csv"])).set_index(["row", "metric"])
     assert np.isnan(beside.loc[("seg_1", "difference"), "reported"])
+    assert beside.loc[("seg_1", "difference"), "verdict"] == "not reported"
     assert beside.loc[("seg_1", "difference"), "measured"] > 0
-    assert "| Seg 1 | " in contents[".compare.md"]
+    assert "| Seg 1 (not in the paper) | " in contents[".compare.md"]
 
 
 def test_one_seed_has_no_deviation(results) -> None:
     drops = {("coverage", block, alpha): 5.0 - alpha for block in (3, 6, 9, 12) for alpha in (0.0, 1.0)}
     for task in ("seg", "det"):
         results.probe(task, "recovery", drops)
-    tex = build_plain_table(PAIRED, Evidence("desk", results.root))[".tex"]
+    tex = texts(PAIRED, Evidence("desk", results.root))[".tex"]
     assert tex.count(r"\pm") == 1, "the head's"
     assert "Where an SD is missing: one seed, so no SD." in tex
     assert "has not been measured" not in tex
@@ -129,7 +131,7 @@ def test_captions_warn_of_a_task_below_its_floor(measured: Evidence, results, fl
     runs = [results.run("dense", 0.8, task="seg"), results.run("dense", floor, task="seg", variant="random-encoder")]
     results.gather(*runs)
     for table in (SUMMARY, PAIRED):
-        contents = build_plain_table(table, measured)
+        contents = texts(table, measured)
         assert contents[".tex"].count("On seg no pruning is not above every floor") == warnings
         assert contents[".compare.md"].count("On seg no pruning is not above every floor") == warnings
 
@@ -137,18 +139,18 @@ def test_captions_warn_of_a_task_below_its_floor(measured: Evidence, results, fl
 @pytest.mark.parametrize(("least", "said"), [(0.0, False), (-4.0, True)])
 def test_a_gain_over_no_pruning_is_explained(results, least: float, said: bool) -> None:
     results.probe("cls", "layers", layers({"random": 3.0, "coverage": least}, (1, 2), None))
-    note = probes.rankings_note(Evidence("desk", results.root))
+    note = tab_criterion_summary.note(Evidence("desk", results.root))
     assert ("A negative drop is a gain over no pruning." in note) == said
 
 
 def test_rankings_without_a_common_criterion_have_no_correlation(results) -> None:
     for task, name in (("seg", "random"), ("det", "coverage")):
         results.probe(task, "layers", {(name, 3, 1.0): 4.0})
-    assert "The dense rankings have no correlation" in probes.rankings_note(Evidence("desk", results.root))
+    assert "The dense rankings have no correlation" in tab_criterion_summary.note(Evidence("desk", results.root))
 
 
 def test_definitions_come_from_the_registry(measured: Evidence) -> None:
-    contents = build_plain_table(probes.CRITERIA_TABLE, measured)
+    contents = texts(CRITERIA_TABLE, measured)
     rows = [line for line in contents[".tex"].splitlines() if line.endswith(r" \\")][1:]
     assert [row.split(" & ")[0] for row in rows][:3] == ["Random", "Attention mean", "Attention max"]
     assert len(rows) == len(load_reported("tab:criteria").rows) == 11

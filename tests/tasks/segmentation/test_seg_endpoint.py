@@ -2,10 +2,11 @@ import json
 
 import pytest
 
-from tap.config.jobs import run_of
 from tap.engine.checkpoint import save_weights
 from tap.engine.job import train_run
 from tap.errors import UserError
+from tap.plan.runs import run_of
+from tap.provenance.record import Stamp
 from tap.studies.endpoint import run_endpoint
 from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.registry import get_task
@@ -28,7 +29,7 @@ def test_the_endpoint_is_chosen_once_for_all_selectors(specs, monkeypatch):
     dense = specs[0].model_copy(update={"method": "dense", "rate": 1.0})
     weights = save_weights(run_of(dense).folder / "model.safetensors", task.build_model(dense).state_dict(), {})
     monkeypatch.setattr("tap.studies.endpoint.published_weights", lambda run: weights)
-    path = run_endpoint(specs)
+    path = run_endpoint(specs, Stamp("endpoint"))
     chosen = json.loads(path.read_text())
     scores = chosen["calibration_score"]
     assert chosen["endpoint"] == (1.0 if scores["1"] >= scores["0"] else 0.0)

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 import torch
 
-from tap.config.jobs import run_of
 from tap.config.load import load_scale
 from tap.config.schema import ProbeConfig
 from tap.criteria.registry import get
 from tap.engine.checkpoint import save_weights
+from tap.plan.runs import run_of
 from tap.studies import probes as study
 from tap.studies.probe_encoder import Probe
 from tap.tasks.registry import get_task

@@ -92,6 +92,7 @@
     const part = make("section", {}, make("h4", {}, content.job ? `${content.job} (${name})` : name));
     part.append(facts([
       ["code", content.fingerprint ? short(content.fingerprint) : ""],
+      ["replayed with the same bits", content.job === "equivalence" ? `${content.parameters.shown}; made by commit ${content.parameters.commit.slice(0, 10)}` : ""],
       ["device", content.device], ["threads", content.threads], ["started", content.started], ["ended", content.ended],
       ["seconds", content.wall_seconds], ["versions", versions], ["seal", content.seal ? short(content.seal) : ""],
     ]));

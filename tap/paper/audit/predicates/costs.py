@@ -40,7 +40,7 @@ def faster(evidence: Evidence, *, task: str, a: str, metric: str = "encoder_spee
     runs = tuple(ratios)
     sentence = f"{title(a)}, {task} {metric}: {least:.3f} to {most:.3f} over {len(runs)} seeds; {known}."
     mean = float(np.mean(list(ratios.values())))
-    return Outcome(verdict, sentence, mean, least, most, (), runs, evidence.devices(task, runs))
+    return Outcome(verdict, sentence, mean, least, most, (), runs, evidence.devices(runs))
 
 
 def speed_gain(
@@ -99,7 +99,7 @@ def speed_gain(
         inside = bounds[0] - tolerance <= float(np.mean(gains)) <= bounds[1] + tolerance
         verdict = Verdict.SUPPORTED if inside else Verdict.CONTRADICTED
     runs = tuple(side[seed][0] for seed in seeds for side in (ours, theirs))
-    devices = evidence.devices(task, runs)
+    devices = evidence.devices(runs)
     return Outcome(
         verdict, f"{sentence}; {known}.", float(np.mean(gains)), min(gains), max(gains), seeds, runs, devices
     )
@@ -119,7 +119,7 @@ def less(evidence: Evidence, *, task: str, metric: str, a: str, b: str = DENSE) 
         verdict = Verdict.INCONCLUSIVE
     runs = (*ours, *theirs)
     sentence = f"{title(a)} against {title(b)}, {task} {metric}: {change:+.1f} %."
-    return Outcome(verdict, sentence, float(change), runs=runs, devices=evidence.devices(task, runs))
+    return Outcome(verdict, sentence, float(change), runs=runs, devices=evidence.devices(runs))
 
 
 def at_most(evidence: Evidence, *, task: str, metric: str, a: str, reported: str, factor: float = 1.0) -> Outcome:
@@ -131,7 +131,7 @@ def at_most(evidence: Evidence, *, task: str, metric: str, a: str, reported: str
     bound = factor * float(printed.high)
     verdict = Verdict.SUPPORTED if found.mean <= bound else Verdict.CONTRADICTED
     sentence = f"{title(a)}, {task} {metric}: {found.mean:.3g} (paper {printed.text}; at most {bound:.3g})."
-    devices = evidence.devices(task, found.runs)
+    devices = evidence.devices(found.runs)
     return Outcome(verdict, sentence, found.mean, seeds=found.seeds, runs=found.runs, devices=devices)
 
 
@@ -171,13 +171,13 @@ def between(
         f"{title(a)}, {task} {metric}: {min(numbers):.4g} to {max(numbers):.4g} over {len(runs)} runs ({wanted})."
     )
     mean = float(np.mean(numbers))
-    return Outcome(verdict, sentence, mean, runs=runs, devices=evidence.devices(task, runs))
+    return Outcome(verdict, sentence, mean, runs=runs, devices=evidence.devices(runs))
 
 
 def exact_count(evidence: Evidence, *, task: str, method: str) -> Outcome:
     """Whether every image of every run of a method keeps exactly K patches, at every rate that was measured."""
     wrong, runs, rates = [], [], set()
-    for selector in evidence.groups(task, method):
+    for selector in evidence.measured(task).selectors(method):
         rate = float(selector.rpartition("@")[2])
         patches = evidence.per_seed(task, selector, "patches")
         spreads = evidence.per_seed(task, selector, "final_tokens_sd")
@@ -197,7 +197,7 @@ def exact_count(evidence: Evidence, *, task: str, method: str) -> Outcome:
     else:
         sentence = f"{title(method)} on {task}: exactly K in every image of {len(runs)} runs at rates {shown}."
     verdict = Verdict.CONTRADICTED if wrong else Verdict.SUPPORTED
-    devices = evidence.devices(task, tuple(runs))
+    devices = evidence.devices(tuple(runs))
     return Outcome(verdict, sentence, float(len(runs)), runs=tuple(runs), devices=devices)
 
 
@@ -210,5 +210,5 @@ def added_parameters(evidence: Evidence, *, task: str, a: str) -> Outcome:
     expected = controller_parameters(width)
     verdict = Verdict.SUPPORTED if found.mean == expected else Verdict.CONTRADICTED
     sentence = f"{title(a)} on {task} adds {found.mean:,.0f} parameters; 3d + 2 is {expected:,} at d = {width}."
-    devices = evidence.devices(task, found.runs)
+    devices = evidence.devices(found.runs)
     return Outcome(verdict, sentence, found.mean, seeds=found.seeds, runs=found.runs, devices=devices)

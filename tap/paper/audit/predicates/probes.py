@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from tap.config.jobs import probe_folder
 from tap.errors import UserError
 from tap.paper.audit.outcome import Outcome, Verdict, by_interval, not_measured
 from tap.paper.evidence import Evidence, reference
@@ -14,6 +13,7 @@ from tap.paper.probe_results import Estimate, ProbeResults, correlation, ranks, 
 from tap.paper.reported import load_reported
 from tap.paper.statistics import Array
 from tap.paper.tidy_probes import VALUES
+from tap.plan.runs import probe_folder
 
 
 def drops_more(

@@ -172,7 +172,7 @@ def _paper(reported: str | None) -> str:
 
 def _outcome(evidence: Evidence, task: str, metric: str, verdict: Verdict, sentence: str, found: Value) -> Outcome:
     bounds = (None, None) if found.interval is None else (found.interval.low, found.interval.high)
-    devices = evidence.devices(task, found.runs)
+    devices = evidence.devices(found.runs)
     if metric in SCORES[task]:
         sentence += evidence.caveat(task)
     return Outcome(verdict, sentence, found.mean, *bounds, found.seeds, found.runs, devices)

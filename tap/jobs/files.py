@@ -1,0 +1,64 @@
+"""Files that several kinds of jobs read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tap.config.schema import JobSpec, ScaleConfig
+from tap.errors import UserError
+from tap.plan.runs import probe_folder, probes_of, runs_of_table, task_of
+from tap.plan.starts import source_run
+from tap.runs import Run
+from tap.task_facts import PREPARED
+
+
+def data_evidence(cfg: ScaleConfig, task: str) -> Path:
+    """The file that says that a task's data are there, whole and right."""
+    data = task_of(cfg, task).data
+    prepared = Path(data.root) / "manifest.json"
+    return prepared if data.name in PREPARED else Path("results") / cfg.scale / "data" / f"{task}.json"
+
+
+def weights(run: Run) -> Path:
+    """What a training publishes."""
+    return run.folder / "model.safetensors"
+
+
+def start_weights(spec: JobSpec) -> list[Path]:
+    """The weights that a training starts from; none for a random encoder.
+
+    Raises:
+        UserError: the file that the settings name is not there.
+    """
+    if spec.start_from == "pretrained" and spec.pretrain.weights is not None:
+        path = Path(spec.pretrain.weights).expanduser()
+        if not path.is_file():
+            raise UserError(
+                f"tasks.{spec.task}.pretrain.weights: {path} is not there; put the file there, or name another"
+            )
+        return [path]
+    source = source_run(spec)
+    return [] if source is None else [weights(source)]
+
+
+def results_of_runs(cfg: ScaleConfig, task: str) -> list[Path]:
+    """What the runs of a task's tables measured."""
+    return [run.folder / name for run in runs_of_table(cfg, task) for name in ("metrics.json", "per_sample.npz")]
+
+
+def results_of_probes(cfg: ScaleConfig, task: str) -> list[Path]:
+    """What the probes of a task measured, with their records."""
+    folders = [probe_folder(cfg.scale, task, kind) for kind in probes_of(task)]
+    return [folder / name for folder in folders for name in ("values.csv", "per_sample.npz", "probe.json")]
+
+
+def task_with(cfg: ScaleConfig, dataset: str) -> str:
+    """The first task with a dataset.
+
+    Raises:
+        KeyError: there is none.
+    """
+    for name, task in cfg.tasks.items():
+        if task.data.name == dataset:
+            return name
+    raise KeyError(dataset)

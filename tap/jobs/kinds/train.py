@@ -1,0 +1,83 @@
+"""The training of a run, pre-training included."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from tap.config.schema import JobSpec, ScaleConfig
+from tap.errors import UserError
+from tap.jobs import code_roots
+from tap.jobs.files import data_evidence, start_weights, weights
+from tap.jobs.job import Resources
+from tap.jobs.of_runs import RUN_FOLDER, RunJob
+from tap.plan.endpoints import endpoint_file
+from tap.plan.runs import run_of, task_of
+from tap.plan.specs import job_spec
+from tap.plan.teaching import teacher_run
+from tap.provenance.orphans import LAUNCHER
+from tap.provenance.record import Stamp
+from tap.runs import Run
+
+
+class Train(RunJob):
+    """Makes the weights of a run."""
+
+    name, command, reader = "train", "train", "train"
+    about = "Train a run; the same command goes on where a killed one stopped."
+    makes: ClassVar[Mapping[str, str]] = {
+        "weights": f"{RUN_FOLDER}/model.safetensors",
+        "log": f"{RUN_FOLDER}/log.csv",
+        "record": f"{RUN_FOLDER}/run.json",
+    }
+
+    def reads(self, cfg: ScaleConfig, key: Run) -> Mapping[str, Sequence[Path]]:
+        """Data, and the weights that it starts from; some methods read the endpoint, or learn from a teacher."""
+        spec = job_spec(cfg, key)
+        endpoint, teacher = endpoint_file(spec), teacher_run(spec)
+        return {
+            "data": [data_evidence(cfg, key.task)],
+            "start": start_weights(spec),
+            "endpoint": [] if endpoint is None else [endpoint],
+            "teacher": [] if teacher is None else [weights(teacher)],
+        }
+
+    def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
+        """The training loop, task and method."""
+        return ("tap.engine.job:train_run", *code_roots.of_model(key.task, key.method))
+
+    def libraries(self, key: Run) -> tuple[str, ...]:
+        """Those that compute."""
+        return code_roots.computing_with(key.task)
+
+    def resources(self, cfg: ScaleConfig, key: Run) -> Resources:
+        """Its own threads (one, so that two small ones share two cores), and one for each loading process."""
+        threads = job_spec(cfg, key).train.threads + task_of(cfg, key.task).data.workers
+        gpus = cfg.processes if cfg.device == "cuda" else 0
+        return Resources(threads, gpus, *((128000, 4320) if cfg.scale == "paper" else (4000, 120)))
+
+    def run(self, cfg: ScaleConfig, spec: JobSpec, stamp: Stamp) -> None:
+        """Trains, in several processes where the settings ask for them."""
+        if spec.weights_of is not None:
+            raise UserError(
+                f"train: {run_of(spec).id} is no training: its variant evaluates the weights of '{spec.weights_of}'"
+            )
+        if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
+            if cfg.device != "cpu":
+                from tap.engine.gpu_pool import keep_through_exec, take_gpus
+
+                take_gpus(cfg.processes)
+                keep_through_exec()
+            launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
+            os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
+            os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
+        from tap.engine.job import train_run
+        from tap.tasks.registry import get_task
+
+        train_run(spec, get_task(spec), stamp)
+
+
+JOB = Train()

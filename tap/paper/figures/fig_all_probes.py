@@ -1,0 +1,53 @@
+"""`fig:all-probes`: every criterion at every eligible block of every task."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from tap.paper.evidence import Evidence
+from tap.paper.figures.captions import DROPS, UNCERTAIN
+from tap.paper.figures.figure import PaperFigure
+from tap.paper.figures.panels import criteria_handles, drops_by_block, missing
+from tap.paper.figures.probe_data import TASKS, drops, framed
+from tap.paper.figures.style import TEXT_WIDTH
+from tap.paper.tidy_probes import LAYERS
+from tap.task_facts import TASKS as FACTS
+
+READS = "probes"
+
+_WORDS = (
+    f"{DROPS} A panel per task: drop in top-1 accuracy, mIoU and box AP by block, a curve per criterion; grey: the "
+    "criteria that are not named.",
+    f"Bands (attention and coverage alone, since more would hide one another): {UNCERTAIN}",
+)
+
+
+def data(evidence: Evidence) -> pd.DataFrame:
+    """Drops of every criterion at every eligible block of every task."""
+    probes = [probe for task in evidence.settings.tasks if (probe := evidence.probe(task, LAYERS)) is not None]
+    return framed(line for probe in probes for line in drops(probe, probe.task))
+
+
+def draw(frame: pd.DataFrame) -> Figure:
+    """One panel per task: those of the paper, and whatever else was probed.
+
+    Args:
+        frame: what `data` gives.
+    """
+    figure = Figure(figsize=(TEXT_WIDTH, 2.15), layout="constrained")
+    tasks = list(dict.fromkeys([*TASKS, *frame["task"]]))
+    panels = figure.subplots(1, len(tasks))
+    for axes, task in zip(panels, tasks, strict=True):
+        rows, title = frame[frame["task"] == task], FACTS[task].title
+        axes.set_title(title, pad=3)
+        if rows.empty:
+            missing(axes, title)
+            continue
+        drops_by_block(axes, rows)
+        axes.set_ylabel(f"Drop in {FACTS[task].score.title} (pp)")
+    figure.legend(handles=criteria_handles(), loc="outside lower center", ncols=4, handlelength=2.4, columnspacing=1.6)
+    return figure
+
+
+FIGURE = PaperFigure(data, draw, _WORDS, (LAYERS,))

@@ -1,0 +1,28 @@
+"""What tells one figure from another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from tap.paper.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class PaperFigure:
+    """A figure that can be drawn.
+
+    Attributes:
+        data: what it shows, one line per drawn number.
+        draw: draws that.
+        words: its caption as far as it is the same for any data.
+        kinds: probes that it shows, ``layers`` or ``recovery``.
+    """
+
+    data: Callable[[Evidence], pd.DataFrame]
+    draw: Callable[[pd.DataFrame], Figure]
+    words: tuple[str, ...]
+    kinds: tuple[str, ...]

@@ -1,0 +1,103 @@
+"""From the settings of a scale to its runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER, TAP
+from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
+from tap.config.variants import VARIANTS
+from tap.errors import UserError
+from tap.runs import Run
+from tap.task_facts import TASKS
+
+
+def task_of(cfg: ScaleConfig, task: str) -> TaskConfig:
+    """Settings of one task.
+
+    Raises:
+        UserError: the scale does not have it.
+    """
+    if task not in cfg.tasks:
+        raise UserError(f"task: '{task}' is not among the tasks of scale '{cfg.scale}': {', '.join(cfg.tasks)}")
+    return cfg.tasks[task]  # type: ignore[index]
+
+
+def run_of(spec: JobSpec) -> Run:
+    """The run that the settings belong to."""
+    return Run(spec.scale, spec.task, spec.method, spec.rate, spec.variant, spec.seed)
+
+
+def weights_run(spec: JobSpec) -> Run:
+    """The run whose weights are evaluated: the run itself, unless its variant is not trained."""
+    run = run_of(spec)
+    return run if spec.weights_of is None else replace(run, variant=spec.weights_of)
+
+
+def trained_run(run: Run) -> Run:
+    """The run that trains what a run evaluates: as `weights_run`, for whom the settings are not at hand."""
+    variant = VARIANTS.get(run.variant)
+    return run if variant is None or variant.trained else replace(run, variant=MAIN)
+
+
+def pretraining_run(cfg: ScaleConfig, task: str) -> Run:
+    """The run that makes the task's pre-trained backbone: one for all seeds, as public weights are."""
+    return Run(cfg.scale, task_of(cfg, task).pretrain.share or task, PRETRAINING)
+
+
+def dense_run(cfg: ScaleConfig, task: str, seed: int) -> Run:
+    """The no-pruning run of a seed."""
+    return Run(cfg.scale, task, DENSE, seed=seed)
+
+
+def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
+    """The runs behind a task's tables: each method at the main rate, TAP-J at every rate, the variants of the scale.
+
+    A dense task has one more: no pruning with a random encoder, which says what a trained encoder is worth.
+
+    Raises:
+        UserError: the scale does not have the task.
+    """
+    settings = task_of(cfg, task)
+    runs = []
+    for method in settings.methods:
+        rates = {DENSE: [1.0], TAP: sorted({cfg.main_rate, *cfg.keep_rates})}.get(method, [cfg.main_rate])
+        runs += [Run(cfg.scale, task, method, rate, seed=seed) for rate in rates for seed in settings.seeds]
+    if TASKS[task].floors and settings.start_from == "dense":  # at paper scale it would cost as much as a method
+        runs.append(Run(cfg.scale, task, DENSE, variant=RANDOM_ENCODER, seed=settings.seeds[0]))
+    return runs + variant_runs(cfg, task)
+
+
+def variant_runs(cfg: ScaleConfig, task: str) -> list[Run]:
+    """The runs of the variants that the scale asks for, of those that the task has."""
+    settings = task_of(cfg, task)
+    return [
+        Run(cfg.scale, task, method, rate, name, seed)
+        for name in cfg.variants
+        if task in VARIANTS[name].tasks
+        for method in VARIANTS[name].methods
+        if method in settings.methods
+        for rate in VARIANTS[name].rates or (cfg.main_rate,)
+        for seed in settings.seeds
+    ]
+
+
+def probes_of(task: str) -> tuple[str, ...]:
+    """The kinds of probes that a task has."""
+    return TASKS[task].probes
+
+
+def probed_runs(cfg: ScaleConfig, task: str, kind: str) -> list[Run]:
+    """The no-pruning runs whose checkpoints a probe concerns: that of the first seed for `layers`, else all seeds'.
+
+    Raises:
+        UserError: the scale does not have the task.
+    """
+    seeds = task_of(cfg, task).seeds
+    return [dense_run(cfg, task, seed) for seed in (seeds[:1] if kind == "layers" else seeds)]
+
+
+def probe_folder(scale: str, task: str, kind: str) -> Path:
+    """Where a task's probes lie: `layers` (criteria at every block) or `recovery` (endpoints)."""
+    return Path("results") / scale / "probes" / task / kind

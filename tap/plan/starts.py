@@ -1,0 +1,58 @@
+"""What a run trains with and what it starts from: who goes on from what, and whose encoder is random.
+
+This decides results, so the fingerprint of the trainings covers it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, Literal
+
+from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER
+from tap.config.schema import JobSpec, TaskConfig, TrainConfig
+from tap.runs import Run
+
+Start = Literal["scratch", "pretrained", "dense"]
+
+STARTS: Final = {MAIN: "start", RANDOM_ENCODER: "random-encoder-start"}
+"""Variants of no pruning that others go on from (`start_from: dense`), by the variant that goes on."""
+
+RANDOM_ENCODERS: Final = (RANDOM_ENCODER, STARTS[RANDOM_ENCODER])
+"""Variants whose encoder is random and frozen."""
+
+
+def start_run(run: Run) -> Run:
+    """The training of no pruning that a run goes on from where `start_from` is `dense`."""
+    return replace(run, method=DENSE, rate=1.0, variant=STARTS.get(run.variant, STARTS[MAIN]))
+
+
+def is_start(run: Run) -> bool:
+    """Whether others go on from a run."""
+    return run.method == DENSE and run.variant in STARTS.values()
+
+
+def source_run(spec: JobSpec) -> Run | None:
+    """The run whose weights a training starts from; None where it starts from random ones or from a given file."""
+    if spec.start_from == "scratch" or (spec.start_from == "pretrained" and spec.pretrain.weights is not None):
+        return None
+    if spec.start_from == "pretrained":
+        return Run(spec.scale, spec.pretrain.share or spec.task, PRETRAINING)
+    return start_run(Run(spec.scale, spec.task, spec.method, spec.rate, spec.variant, spec.seed))
+
+
+def training_of(settings: TaskConfig, run: Run) -> tuple[TrainConfig | None, Start]:
+    """The schedule of a run's training, and where it starts: MAE from nothing, a start from MAE, the rest from a start.
+
+    Returns:
+        The schedule is None where the settings have none: public weights, or another task's backbone.
+    """
+    if run.method == PRETRAINING:
+        return settings.pretrain.train, "scratch"
+    if is_start(run) or (run.method == DENSE and settings.start_from == "pretrained"):
+        return settings.dense, "scratch" if run.variant in RANDOM_ENCODERS else "pretrained"
+    return settings.method, settings.start_from
+
+
+def has_random_encoder(spec: JobSpec) -> bool:
+    """Whether the encoder keeps its random weights, so that a head alone is trained: the floor of a dense task."""
+    return spec.variant in RANDOM_ENCODERS

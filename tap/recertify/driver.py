@@ -1,0 +1,298 @@
+"""Replays jobs with the code of one tree and writes down the bits that they compute.
+
+One file, run as a script with a tree on PYTHONPATH: today's, or that of an older commit, which knows nothing of it. So
+it imports nothing of the package beside these interfaces of the tree that it runs in, and says so if one is missing:
+
+* ``tap.config.schema.JobSpec``; ``tap.config.load.load_scale`` (probes);
+* ``tap.tasks.registry.get_task(spec)``, with ``datasets(spec).train`` and ``build_model(spec)``;
+* ``tap.engine.job.train_run(spec, task)``, which keeps its states in ``tap.engine.job.ResumeStates(folder, identity,
+  report)`` by ``load()`` and ``save(step, content)``, the content being a dict with ``step``, ``model``, ``optimizer``,
+  ``ema`` and ``rows``;
+* ``tap.engine.streams.Stream`` and ``total_steps``;
+* ``tap.studies.evaluation.evaluate_run(spec, task)``; ``tap.studies.probes.run_layer_probe(cfg, task)`` and
+  ``run_recovery_probe(cfg, task)``;
+* for fingerprints: the ``code`` of ``tap.jobs.registry.JOBS``, or ``tap.provenance.behind``.
+
+The current folder is a scratch project: what the jobs read lies there, and what they make stays there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import csv
+import hashlib
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+FIRST_STEPS, LATER_STEPS = 3, 2
+PLACES = (0.25, 0.5, 0.75)
+"""Shares of a training at which a few more steps are replayed, beside its first and its last ones."""
+IMAGES, PROBE_IMAGES = 64, 8
+_TIMED = ("per_second", "speedup", "seconds", "latency")
+"""Parts of names of metrics that are measured by the clock: no replay can repeat these."""
+
+
+class Missing(Exception):
+    """The tree lacks an interface that a replay needs."""
+
+
+class _Enough(Exception):
+    """Ends a training after the steps that are replayed."""
+
+
+class Trace:
+    """What a job computed, in order: where, what, and the hash of its bits."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[str, str, str]] = []
+
+    def add(self, place: str, name: str, value: Any) -> None:
+        """Notes a tensor, array, number or text, or all of a container of these."""
+        if isinstance(value, dict):
+            for key, part in value.items():
+                self.add(place, f"{name} {key}" if name else str(key), part)
+        elif isinstance(value, list | tuple):
+            for key, part in enumerate(value):
+                self.add(place, f"{name}.{key}", part)
+        else:
+            self.entries.append((place, name, hash_of_value(value)))
+
+
+def hash_of_value(value: Any) -> str:
+    """Hash of the bits of a value, with its type and shape."""
+    if hasattr(value, "detach"):
+        import torch
+
+        tensor = value.detach().cpu().contiguous()
+        head, data = f"{tensor.dtype} {tuple(tensor.shape)}", tensor.flatten().view(torch.uint8).numpy().tobytes()
+    elif hasattr(value, "tobytes"):
+        head, data = f"{value.dtype} {value.shape}", value.tobytes()
+    elif isinstance(value, float):
+        head, data = "float", value.hex().encode()
+    else:
+        head, data = type(value).__name__, str(value).encode()
+    return hashlib.sha256(f"{head}\n".encode() + data).hexdigest()
+
+
+def take(module: str, name: str) -> Any:
+    """An interface of the tree.
+
+    Raises:
+        Missing: the tree does not have it.
+    """
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise Missing(f"{module}.{name} ({error})") from error
+
+
+def replay_training(request: dict[str, Any]) -> Trace:
+    """A training's first steps from its own start, later ones at their places in the schedule, and its end.
+
+    The steps in between start from the weights and the optimizer's state after the first ones; the last ones from the
+    weights that the training has published, where they are there. The last call goes through to the published files.
+    """
+    for name in ("ResumeStates", "train_run"):
+        take("tap.engine.job", name)
+    job = importlib.import_module("tap.engine.job")
+    spec = _spec(request["spec"], {"train": {"log_steps": 1, "checkpoint_seconds": 1e-9}})
+    task = take("tap.tasks.registry", "get_task")(spec)
+    stream = take("tap.engine.streams", "Stream")(len(task.datasets(spec).train), spec.train.batch_size, spec.seed)
+    total = take("tap.engine.streams", "total_steps")(spec.train, stream.steps_per_epoch)
+    trace, gradients = Trace(), {}
+    _watch_gradients(task, gradients)
+    kept: dict[str, Any] = {}
+
+    class States:
+        """Gives the training a state to go on from, and looks at every one that it keeps."""
+
+        finished = False
+        given: Any = None
+        until = 0
+
+        def __init__(self, folder: Path, *_: Any) -> None:
+            self.folder = folder
+
+        def held(self) -> Any:
+            return contextlib.nullcontext()
+
+        def load(self) -> Any:
+            return copy.deepcopy(States.given)
+
+        def save(self, step: int, content: dict[str, Any]) -> None:
+            place = f"step {step - 1}"
+            trace.add(place, "log", content["rows"][-1])
+            for name, gradient in gradients.items():
+                trace.add(place, f"gradient of {name}", gradient)
+            for part in ("model", "optimizer", "ema"):
+                trace.add(place, part, content[part] or {})
+            gradients.clear()
+            kept.update(copy.deepcopy({key: value for key, value in content.items() if key != "rows"}), rows=[])
+            if States.until <= step < total:
+                raise _Enough
+
+        def finish(self) -> None:
+            """Nothing to remove."""
+
+    job.ResumeStates = States
+    for start, steps in segments(total):
+        States.given = {**kept, "step": start} if kept else None
+        if start and start + steps == total and request.get("weights"):
+            States.given["model"] = _weights(request["weights"], kept["model"])
+        States.until = start + steps
+        with contextlib.suppress(_Enough):
+            job.train_run(spec, task)
+    folder = Path(request["folder"])
+    record = json.loads((folder / "run.json").read_text())
+    trace.add("end", "calibration", {key: record[key] for key in sorted(record) if key.startswith("calibra")})
+    load = take("safetensors.torch", "load_file")
+    trace.add("end", "published", dict(sorted(load(folder / "model.safetensors").items())))
+    trace.add("end", "log", _rows(folder / "log.csv"))
+    return trace
+
+
+def segments(total: int) -> list[tuple[int, int]]:
+    """Which steps of a training are replayed, as starts and lengths: all of a short one."""
+    later = [*(int(total * share) for share in PLACES), total - LATER_STEPS]
+    wanted = [(0, FIRST_STEPS), *((start, LATER_STEPS) for start in later)]
+    found: list[tuple[int, int]] = []
+    reached = 0
+    for start, steps in wanted:
+        start, end = max(start, reached), min(start + steps, total)
+        if start < end:
+            found.append((start, end - start))
+            reached = end
+    return found
+
+
+def replay_evaluation(request: dict[str, Any]) -> Trace:
+    """An evaluation's first images, with the published weights."""
+    limits = {"profile": {"warmup": 1, "iterations": 1}}
+    images = request["spec"]["data"].get("limit_val")
+    limits["data"] = {"limit_val": min(images or IMAGES, IMAGES)}
+    spec = _spec(request["spec"], limits)
+    task = take("tap.tasks.registry", "get_task")(spec)
+    take("tap.studies.evaluation", "evaluate_run")(spec, task)
+    folder, trace = Path(request["folder"]), Trace()
+    _add_arrays(trace, folder / "per_sample.npz")
+    metrics = json.loads((folder / "metrics.json").read_text())
+    trace.add("all images", "", {key: metrics[key] for key in sorted(metrics) if not any(t in key for t in _TIMED)})
+    return trace
+
+
+def replay_probe(request: dict[str, Any]) -> Trace:
+    """A probe's first images, with the published weights."""
+    cfg = take("tap.config.load", "load_scale")(request["scale"])
+    task, kind = request["task"], request["kind"]
+    probes = cfg.tasks[task].probes
+    probes = probes.model_copy(update={"images": min(probes.images or PROBE_IMAGES, PROBE_IMAGES)})
+    tasks = {**cfg.tasks, task: cfg.tasks[task].model_copy(update={"probes": probes})}
+    name = "run_layer_probe" if kind == "layers" else "run_recovery_probe"
+    take("tap.studies.probes", name)(cfg.model_copy(update={"tasks": tasks}), task)
+    folder, trace = Path(request["folder"]), Trace()
+    _add_arrays(trace, folder / "per_sample.npz")
+    trace.add("all images", "values", _rows(folder / "values.csv"))
+    return trace
+
+
+def fingerprints(requests: list[dict[str, Any]]) -> list[str | None]:
+    """Hash of the tree's code behind some jobs; None where the tree does not have a job.
+
+    Args:
+        requests: each with `job` (train, evaluate, probe), `task` and `method`.
+    """
+    found = []
+    for request in requests:
+        try:
+            found.append(_fingerprint(**request).partition(" ")[0])
+        except Missing:
+            raise
+        except Exception as error:  # of an unknown task or method, in the tree's own words
+            print(f"{request}: {error!r}", file=sys.stderr)
+            found.append(None)
+    return found
+
+
+def _fingerprint(job: str, scale: str, run: str, task: str, method: str, kind: str) -> str:
+    try:
+        jobs = importlib.import_module("tap.jobs.registry").JOBS
+    except ImportError:
+        names = {"train": "code_of_training", "evaluate": "code_of_evaluation", "probe": "code_of_probe"}
+        code = take("tap.provenance.behind", names[job])
+        return code(task) if job == "probe" else code(task, method)
+    cfg = take("tap.config.load", "load_scale")(scale)
+    content = {"run": run, "parameters": {"task": task, "kind": kind}}
+    return jobs[job].code(cfg, jobs[job].key_of_record(cfg, content))
+
+
+def _spec(settings: dict[str, Any], changes: dict[str, dict[str, Any]]) -> Any:
+    """The settings of a job in the tree's own form, cut short."""
+    whole = copy.deepcopy(settings)
+    whole["data"]["workers"] = 0
+    for part, values in changes.items():
+        whole[part].update(values)
+    return take("tap.config.schema", "JobSpec").model_validate(whole)
+
+
+def _watch_gradients(task: Any, gradients: dict[str, Any]) -> None:
+    """Has every model that the task builds note its gradients."""
+    build = task.build_model
+
+    def built(spec: Any) -> Any:
+        model = build(spec)
+        for name, parameter in model.named_parameters():
+            parameter.register_post_accumulate_grad_hook(
+                lambda part, name=name: gradients.__setitem__(name, part.grad.detach().clone())
+            )
+        return model
+
+    task.build_model = built
+
+
+def _weights(path: str, like: dict[str, Any]) -> dict[str, Any]:
+    """Published weights in the order and form of a model's state."""
+    found = take("safetensors.torch", "load_file")(path)
+    return {name: found.get(name, value) for name, value in like.items()}
+
+
+def _add_arrays(trace: Trace, path: Path) -> None:
+    import numpy as np
+
+    with np.load(path) as arrays:
+        for name in sorted(arrays.files):
+            trace.add("all images", name, arrays[name])
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def main(arguments: list[str]) -> None:
+    """``driver.py REQUESTS ANSWERS``: reads what to do, and writes what came of each."""
+    requests = json.loads(Path(arguments[0]).read_text())
+    answers = Path(arguments[1])
+    replays = {"train": replay_training, "evaluate": replay_evaluation, "probe": replay_probe}
+    if requests["do"] == "fingerprints":
+        try:
+            answers.write_text(json.dumps(fingerprints(requests["jobs"])))
+        except Missing as error:
+            answers.write_text(json.dumps({"missing": str(error)}))
+        return
+    done: list[dict[str, Any]] = []
+    for request in requests["jobs"]:
+        try:
+            done.append({"trace": replays[request["job"]](request).entries})
+        except Missing as error:
+            done.append({"missing": str(error)})
+        except Exception as error:  # whatever the code of the tree does is what the replay shows
+            done.append({"error": f"{type(error).__name__}: {error}"})
+        answers.write_text(json.dumps(done))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

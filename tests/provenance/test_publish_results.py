@@ -1,0 +1,82 @@
+"""A verified copy of a scale, and the page that says what it is."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tap.config import load_scale
+from tap.errors import UserError
+from tap.jobs.staleness import Today
+from tap.provenance import publish_results as publishing
+from tap.provenance.ledger import read_ledger
+from tap.provenance.root_hash import root_hash
+from tap.provenance.verify import Kind, verify
+
+PUBLISHED = Path("published/smoke")
+METRICS = "runs/seg/tap/r0.50/main/s0/metrics.json"
+
+
+@pytest.fixture
+def smoke(finished, monkeypatch):
+    """Settings of a project that is finished but for its figures."""
+    monkeypatch.setattr(publishing, "NEEDED", ("table", "headline", "audit"))
+    return load_scale("smoke")
+
+
+def publish(cfg, **options):
+    return publishing.publish_results(cfg, Today(cfg).staleness, **options)
+
+
+def copied() -> set[str]:
+    return {path.relative_to(PUBLISHED).as_posix() for path in PUBLISHED.rglob("*") if path.is_file()}
+
+
+def test_everything_but_weights_is_copied_and_verifies_in_its_new_place(smoke):
+    assert publish(smoke) == PUBLISHED
+    results = Path("results/smoke")
+    files = {path.relative_to(results).as_posix() for path in results.rglob("*") if path.is_file()}
+    assert copied() == {name for name in files if not name.endswith(".safetensors")} | {"README.md"}
+    found = verify(smoke, Today(smoke).staleness, results=PUBLISHED)
+    assert {(finding.kind, Path(finding.path).suffix) for finding in found.findings} == {(Kind.MISSING, ".safetensors")}
+    assert list(PUBLISHED.parent.iterdir()) == [PUBLISHED]
+
+
+def test_the_page_says_what_made_it_and_what_cannot_be_checked(smoke):
+    publish(smoke)
+    text = (PUBLISHED / "README.md").read_text()
+    assert f"`{root_hash(read_ledger(smoke))}`" in text
+    assert "| on | a processor; " in text
+    assert re.search(r"\| with \| .*torch \d", text)
+    assert "7 files of weights, 0.0 MB in float32; **not published**" in text
+    assert "What cannot be verified without the weights" in text
+    publish(smoke, bundle="release v1")
+    text = (PUBLISHED / "README.md").read_text()
+    assert "published: release v1" in text
+    assert "cannot be verified" not in text
+
+
+def test_unsound_results_are_refused_and_what_was_published_stays(smoke):
+    publish(smoke)
+    before = copied()
+    (Path("results/smoke") / METRICS).write_text("{}")
+    with pytest.raises(UserError, match=r"metrics.json: edited"):
+        publish(smoke)
+    assert copied() == before
+
+
+def test_an_unfinished_scale_is_refused(finished):
+    with pytest.raises(UserError, match=r"results/smoke: no figure yet; .* finish the scale"):
+        publish(load_scale("smoke"))
+    assert not PUBLISHED.exists()
+
+
+def test_an_edited_published_file_is_found(smoke):
+    publish(smoke)
+    (PUBLISHED / METRICS).write_text("{}")
+    edited = [
+        finding
+        for finding in verify(smoke, Today(smoke).staleness, results=PUBLISHED).findings
+        if finding.kind == Kind.EDITED
+    ]
+    assert [finding.path for finding in edited] == [f"results/smoke/{METRICS}"]
