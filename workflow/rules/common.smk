@@ -80,7 +80,7 @@ wildcard_constraints:
 def say_which_data_are_missing():
     """Names a person's own data that are not there, in a dry run too: which job will miss them is known later."""
     for name, task in CFG.tasks.items():
-        own = task.data.root not in PREPARED_ROOTS
+        own = task.data.root not in prepared_folders(CFG)
         if own and not Path(task.data.root).expanduser().is_dir():
             print(
                 f"tasks.{name}.data.root: {task.data.root} is not there; every job of {name} will fail until the data "
