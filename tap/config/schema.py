@@ -83,12 +83,19 @@ class DataConfig(Strict):
     )
     limit_train: int | None = Field(None, ge=1, description="use only this many training images (smoke)")
     limit_val: int | None = Field(None, ge=1, description="use only this many evaluation images (smoke)")
+    subset: tuple[int, int] | None = Field(
+        None,
+        description="training and evaluation images that the folder holds, where it is a stated part of the data set "
+        "(a trial); null expects all of them",
+    )
     workers: int = Field(0, ge=0, description="data-loading processes of a job; 0 loads in the job itself")
 
     @model_validator(mode="after")
     def _one_value_per_channel(self) -> DataConfig:
         if len(self.mean) != len(self.std):
             raise ValueError(f"mean has {len(self.mean)} channels and std has {len(self.std)}; give one value each")
+        if self.subset is not None and min(self.subset) < 1:
+            raise ValueError(f"subset must be two numbers of images above 0, got {list(self.subset)}")
         if min(self.std, default=1.0) <= 0:
             raise ValueError(f"std must be above 0 in every channel, got {list(self.std)}")
         return self
