@@ -36,7 +36,7 @@ def test_a_task_is_behind_its_own_jobs_only():
     for job in ("train", "evaluate"):
         modules = reached(job, "cls", "tap")
         assert "tap.core.straight_through" in modules
-        assert not [name for name in modules if "segmentation" in name or "pretraining" in name]
+        assert not [name for name in modules if "segmentation" in name or "tasks.pretraining" in name]
     assert "tap.tasks.pretraining.mae" in reached("train", "cls", "mae")
 
 
