@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from tap.factory import create_model as create_model
     from tap.factory import from_pretrained as from_pretrained
     from tap.factory import wrap as wrap
+    from tap.joint_factory import create_joint_model as create_joint_model
 
-__all__ = ["create_model", "from_pretrained", "wrap"]
+__all__ = ["create_joint_model", "create_model", "from_pretrained", "wrap"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(importlib.import_module("tap.factory"), name)
+        place = "tap.joint_factory" if name == "create_joint_model" else "tap.factory"
+        return getattr(importlib.import_module(place), name)
     raise AttributeError(f"module 'tap' has no attribute '{name}'")
 
 

@@ -44,11 +44,13 @@ class Method:
         taught: whether it also learns from the no-pruning checkpoint of its seed.
         calibrated: whether the number of patches varies from image to image, by a buffer `threshold` that the
             calibration split decides, so that its mean is K; otherwise every image ends with exactly K.
+        frozen: whether the backbone is frozen and shared by all tasks, which are then trained jointly (TAP-F).
     """
 
     readout: Readout | None = None
     taught: bool = False
     calibrated: bool = False
+    frozen: bool = False
 
 
 @dataclass(frozen=True)

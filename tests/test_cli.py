@@ -151,13 +151,13 @@ def test_several_processes_start_through_torchrun(jobs, monkeypatch):
 
 @pytest.mark.parametrize("ok", [True, False])
 def test_a_check_of_data_leaves_its_report_only_if_all_is_right(tmp_path, monkeypatch, ok):
-    def check(root, decode_all):
-        report = Report(f"Data in {root}", facts=["train: 3 images"])
+    def check_settings(data, decode_all):
+        report = Report(f"Data in {data.root}", facts=["train: 3 images"])
         if not ok:
             report.problem("a file is cut off", ["a.jpg"])
         return report
 
-    module = SimpleNamespace(check=check)
+    module = SimpleNamespace(check_settings=check_settings)
     monkeypatch.setitem(sys.modules, CHECKED["imagenet"], module)
     path = tmp_path / "report.json"
     result = call("data", "check", "cls", "--scale", "paper", "--report", str(path))

@@ -18,7 +18,7 @@ LAYERS = [
     {"studies", "profiling"},
     {"paper"},
     {"jobs"},
-    {"factory", "hub", "huggingface", "recertify", "timm_models", "vision_transformer", "vit_checks"},
+    {"factory", "joint_factory", "hub", "huggingface", "recertify", "timm_models", "vision_transformer", "vit_checks"},
     {"cli"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

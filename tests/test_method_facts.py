@@ -64,10 +64,11 @@ def test_the_lists():
         "cropr": every,
         "static": every,
         "tap": every,
+        "tap_f": every,
     }
-    assert methods.methods_of("det") == ("dense", "random", "attn_topk", "svit", "cropr", "static", "tap")
+    assert methods.methods_of("det") == ("dense", "random", "attn_topk", "svit", "cropr", "static", "tap", "tap_f")
     assert methods.COMMON_RECOVERY == ("random", "attn_topk", "diffrate", "static")
-    assert methods.LEARNED_RECOVERY == ("tap",)
+    assert methods.LEARNED_RECOVERY == ("tap", "tap_f")
     assert tuple(name for name, facts in methods.METHODS.items() if facts.method.taught) == ("dynamicvit",)
     assert [name for name, facts in methods.METHODS.items() if facts.method.calibrated] == [
         "ats",
@@ -82,7 +83,7 @@ def test_the_lists():
 def test_titles_and_options_belong_to_methods():
     titles = [facts.row.title for facts in methods.METHODS.values()]
     assert titles[0] == "No pruning"
-    assert titles[-1] == "TAP-J (ours)"
+    assert titles[-2:] == ["TAP-J (ours)", "TAP-F (ours)"]
     assert len(set(titles)) == len(titles)
     assert set(OPTIONS) <= set(methods.METHODS)
 
@@ -161,7 +162,7 @@ from tap.task_facts import TASKS
 spec = job_spec(cfg, Run("smoke", "seg", "first", 0.5))
 print(json.dumps({
     "light": light,
-    "order": list(METHODS)[-3:],
+    "order": list(METHODS)[-4:],
     "common": "first" in COMMON_RECOVERY,
     "schema": "first" in json.loads(schema)["$defs"]["TaskConfig"]["properties"]["methods"]["items"]["enum"],
     "runs": [run.id for task in ("cls", "seg") for run in runs_of_table(cfg, task) if run.method == "first"][:1],
@@ -179,7 +180,7 @@ print(json.dumps({
     assert found.pop("endpoint")[0] == "first"
     assert found == {
         "light": True,
-        "order": ["first", "static", "tap"],
+        "order": ["first", "static", "tap", "tap_f"],
         "common": True,
         "schema": True,
         "runs": ["cls/first/r0.50/main/s0"],
@@ -201,5 +202,5 @@ def test_methods_are_files_of_the_folder():
     files = {file.stem for file in Path("tap/reducers").glob("*.py")}
     assert set(methods.METHODS) <= files
     assert files - set(methods.METHODS) == {
-        "__init__", "base", "build", "copies", "mask_decoder", "merging", "precision", "registry"
+        "__init__", "base", "build", "copies", "mask_decoder", "merging", "precision", "registry", "tap_estimators"
     }  # fmt: skip

@@ -84,12 +84,19 @@ class DataConfig(Strict):
     )
     limit_train: int | None = Field(None, ge=1, description="use only this many training images (smoke)")
     limit_val: int | None = Field(None, ge=1, description="use only this many evaluation images (smoke)")
+    subset: tuple[int, int] | None = Field(
+        None,
+        description="training and evaluation images that the folder holds, where it is a stated part of the data set "
+        "(a trial); null expects all of them",
+    )
     workers: int = Field(0, ge=0, description="data-loading processes of a job; 0 loads in the job itself")
 
     @model_validator(mode="after")
     def _one_value_per_channel(self) -> DataConfig:
         if len(self.mean) != len(self.std):
             raise ValueError(f"mean has {len(self.mean)} channels and std has {len(self.std)}; give one value each")
+        if self.subset is not None and min(self.subset) < 1:
+            raise ValueError(f"subset must be two numbers of images above 0, got {list(self.subset)}")
         if min(self.std, default=1.0) <= 0:
             raise ValueError(f"std must be above 0 in every channel, got {list(self.std)}")
         return self
@@ -275,6 +282,20 @@ class ControllerConfig(Strict):
         None, description="fixed shares of the removal budget per pruning block; null (default) learns the allocation"
     )
 
+    selection: Literal["initial", "attention"] | None = Field(
+        None,
+        description="what ranks the patches: the initial register at every block, or incoming attention "
+        "(tab:ablation); null (default) is the register's evolving state",
+    )
+    estimator: Literal["independent", "hard"] | None = Field(
+        None,
+        description="what trains the selection: independent gates with a rate loss, or nothing "
+        "(tab:training-ablation); null (default) is the constrained straight-through mask",
+    )
+    rate_weight: float | None = Field(
+        None, gt=0, description="weight of the rate loss of independent gates; null (default) is 2"
+    )
+
     @model_validator(mode="after")
     def _ordered(self) -> ControllerConfig:
         if not self.layers:
@@ -426,6 +447,12 @@ class ScaleConfig(Strict):
             if unknown:
                 known = ", ".join(methods_of(name))
                 raise ValueError(f"tasks.{name}.methods: '{unknown[0]}' is not a method of this task; known: {known}")
+            joint = [method for method in task.methods if METHODS[method].method.frozen]
+            if joint:
+                raise ValueError(
+                    f"tasks.{name}.methods: '{joint[0]}' is trained for all tasks together, which the workflow does "
+                    "not do yet; leave it out here (in your own code: tap.create_joint_model)"
+                )
         return self
 
 

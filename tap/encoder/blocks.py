@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from tap.encoder.attention import attend, class_attention, mean_incoming_attention
+from tap.encoder.low_rank import LowRankLinear
 from tap.encoder.patch_positions import Groups, PatchPositions, Windows
 from tap.encoder.relative import fold
 from tap.encoder.tokens import Tokens
@@ -81,8 +82,12 @@ def project(attn: Any, hidden: Tensor, part: Part) -> Tensor:
     """
     size = attn.attn_dim
     start = "qkv".index(part) * size
-    bias = None if attn.qkv.bias is None else attn.qkv.bias[start : start + size]
-    out = F.linear(hidden, attn.qkv.weight[start : start + size], bias).unflatten(-1, (attn.num_heads, -1))
+    if isinstance(attn.qkv, LowRankLinear):
+        out = attn.qkv.rows(hidden, start, start + size)
+    else:
+        bias = None if attn.qkv.bias is None else attn.qkv.bias[start : start + size]
+        out = F.linear(hidden, attn.qkv.weight[start : start + size], bias)
+    out = out.unflatten(-1, (attn.num_heads, -1))
     if part == "q":
         return attn.q_norm(out)
     return attn.k_norm(out) if part == "k" else out
@@ -213,14 +218,20 @@ def attention_operands(block: Any, tokens: Tokens, query: Tensor, key: Tensor) -
     Returns:
         `(B, S, H, d)`, in float32 where relative position is in them.
     """
+    query, key = _folded(block, tokens, query, key)
+    batch = tokens.layout.batch
+    return query.unflatten(0, (batch, -1)), key.unflatten(0, (batch, -1))
+
+
+def _folded(block: Any, tokens: Tokens, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys with relative position in them `(T, H, d)`, in the scale of the longer rows."""
     tables = _tables(block.attn)
     assert _windows(block.attn, tokens) is None, "attention within windows is no score of a whole image"
     if tables is not None:
         with torch.autocast(query.device.type, enabled=False):  # the ranking is one of float32 scores
             query, key = fold(query.float(), key.float(), tables, _patch_positions(tokens).whole)
         query = query * query.shape[-1] ** 0.5
-    batch = tokens.layout.batch
-    return query.unflatten(0, (batch, -1)), key.unflatten(0, (batch, -1))
+    return query, key
 
 
 def received_attention(block: Any, tokens: Tokens, query: Tensor, key: Tensor, from_class: bool) -> Tensor:
@@ -235,6 +246,30 @@ def received_attention(block: Any, tokens: Tokens, query: Tensor, key: Tensor, f
     query, key = attention_operands(block, tokens, query, key)
     scores = class_attention(query[:, 0], key) if from_class else mean_incoming_attention(query, key)
     return scores[:, tokens.layout.prefix :]
+
+
+def ragged_incoming_attention(block: Any, tokens: Tokens, query: Tensor, key: Tensor) -> Tensor:
+    """Mean attention that each patch receives from all heads and rows of its image, on the padded grid `(B, N)`.
+
+    Images are taken one by one where their numbers of rows differ, so that none depends on its batch mates.
+
+    Args:
+        block: the transformer block, with global attention.
+        tokens: the states that enter it.
+        query, key: `(T, H, d_h)`, as projected.
+
+    Returns:
+        float32; zero at padding.
+    """
+    layout = tokens.layout
+    if layout.uniform:
+        return received_attention(block, tokens, query, key, from_class=False)
+    query, key = _folded(block, tokens, query, key)
+    scores = query.new_zeros(layout.batch, layout.width, dtype=torch.float32)
+    for image, (start, count) in enumerate(zip(layout.starts.tolist(), layout.counts, strict=True)):
+        rows = slice(start, start + layout.prefix + count)
+        scores[image, :count] = mean_incoming_attention(query[None, rows], key[None, rows])[0, layout.prefix :]
+    return scores
 
 
 def _run_window_block(block: Any, tokens: Tokens, windows: Windows) -> Tokens:

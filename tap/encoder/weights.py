@@ -18,6 +18,7 @@ from safetensors.torch import load as load_safetensors
 from timm.layers import resample_abs_pos_embed
 from torch import Tensor
 
+from tap.encoder.low_rank import is_low_rank
 from tap.encoder.numpy_pickle import read_arrays
 from tap.encoder.relative import resize_table
 from tap.encoder.vitdet import on_grid, resize_positions
@@ -130,16 +131,12 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None, pret
         UserError: the file cannot be read, is a fine-tuned one where that is refused, or belongs to another
             architecture (nothing is loaded then).
     """
-    tensors = read_tensors(path, expected_sha256)
-    heads = sorted(name for name in tensors if _without_wrapping(name).startswith((*_HEADS, "fc_norm.")))
-    if heads and pretrained_only and expected_sha256 is None:
-        raise UserError(
-            f"{path}: is no MAE pre-training but fine-tuned to classes (it has {', '.join(heads)}), so that what "
-            "starts from it has seen labels; name the pre-training's file, or pin this one's sha256 if it is meant"
-        )
-    tensors = unwrapped(tensors, _STEM)
-    wanted = {name: value for name, value in vit.state_dict().items() if not name.startswith(_HEADS)}
-    tensors = {name: value for name, value in tensors.items() if not name.startswith((*_HEADS, *_DECODER))}
+    tensors = backbone_tensors(path, expected_sha256, pretrained_only)
+    wanted = {
+        name: value
+        for name, value in vit.state_dict().items()
+        if not name.startswith(_HEADS) and not is_low_rank(name)  # updates are a task's own, never the backbone's
+    }
     tensors = _fit_tables(_fit_positions(tensors, vit), wanted)
     # A model that pools globally has no use for the final norm of a class-token checkpoint, and the other way round.
     missing = sorted(name for name in wanted if name not in tensors and not name.startswith(_NORMS))
@@ -184,6 +181,25 @@ def unwrapped(tensors: dict[str, Tensor], stem: str) -> dict[str, Tensor]:
     if stem in tensors or len(wrapped) != 1 or not set(wrapped[0].rstrip(".").split(".")) <= _WRAPPING:
         return tensors
     return {n.removeprefix(wrapped[0]): value for n, value in tensors.items() if n.startswith(wrapped[0])}
+
+
+def backbone_tensors(
+    path: Path, expected_sha256: str | None = None, pretrained_only: bool = False
+) -> dict[str, Tensor]:
+    """A backbone's tensors in a file by their names in a timm ViT, without heads and MAE decoder; as `load_backbone`.
+
+    Raises:
+        UserError: the file cannot be read, or is a fine-tuned one where that is refused.
+    """
+    tensors = read_tensors(path, expected_sha256)
+    heads = sorted(name for name in tensors if _without_wrapping(name).startswith((*_HEADS, "fc_norm.")))
+    if heads and pretrained_only and expected_sha256 is None:
+        raise UserError(
+            f"{path}: is no MAE pre-training but fine-tuned to classes (it has {', '.join(heads)}), so that what "
+            "starts from it has seen labels; name the pre-training's file, or pin this one's sha256 if it is meant"
+        )
+    plain = unwrapped(tensors, _STEM)
+    return {name: value for name, value in plain.items() if not name.startswith((*_HEADS, *_DECODER))}
 
 
 def _fit_positions(tensors: dict[str, Tensor], vit: Any) -> dict[str, Tensor]:

@@ -52,15 +52,32 @@ def load_weights(
         UserError: the file is missing, damaged, not the expected one, unsafe, or of another width or architecture.
     """
     path = Path(path)
-    tensors = read_tensors(path, expected_sha256)
-    _fill(path, model, tensors, tuple(new), tuple(left_out))
+    tensors, own = read_tensors(path, expected_sha256), model.state_dict()
+    model.load_state_dict({**own, **fitting(path, own, tensors, tuple(new), tuple(left_out))})
 
 
-def _fill(
-    path: Path, model: nn.Module, tensors: Mapping[str, Tensor], new: tuple[str, ...], left_out: tuple[str, ...]
-) -> None:
-    """Checks every name and shape, then loads."""
-    own = model.state_dict()
+def fitting(
+    path: Path,
+    own: Mapping[str, Tensor],
+    tensors: Mapping[str, Tensor],
+    new: tuple[str, ...] = (),
+    left_out: tuple[str, ...] = (),
+) -> dict[str, Tensor]:
+    """Checks every name and shape of a file's tensors against those of a model.
+
+    Args:
+        path: the file, for messages.
+        own: the model's tensors by name.
+        tensors: the file's.
+        new: beginnings of names that the file may lack.
+        left_out: beginnings of names that only the file has and that are ignored.
+
+    Returns:
+        The file's tensors that the model has.
+
+    Raises:
+        UserError: the file is of another width or architecture.
+    """
     common = own.keys() & tensors.keys()
     missing = sorted(name for name in own.keys() - tensors.keys() if not name.startswith(new))
     surplus = sorted(name for name in tensors.keys() - own.keys() if not name.startswith(left_out))
@@ -87,7 +104,7 @@ def _fill(
             f"{path}: has {len(surplus)} tensors that the model does not have ({_some(surplus)}); give a checkpoint of "
             "this depth and method"
         )
-    model.load_state_dict({**own, **{name: tensors[name] for name in common}})
+    return {name: tensors[name] for name in common}
 
 
 def _some(names: Sequence[str]) -> str:

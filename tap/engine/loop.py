@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +22,7 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from tap.config.schema import JobSpec
+from tap.config.schema import JobSpec, TrainConfig
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.engine.distributed import Processes
 from tap.engine.optim import build_optimizer, scale_parts
@@ -62,11 +62,13 @@ class Lane:
         task: gives the loss.
         model: the view of the network that this task trains.
         batches: its batches, in order, from the step at which this process starts.
+        label: what the log's columns of this lane begin with, where there are several.
     """
 
     task: Task
     model: nn.Module
     batches: Iterator[Batch]
+    label: str = ""
 
 
 @dataclass
@@ -75,6 +77,7 @@ class _Window:
 
     values: list[Tensor] = field(default_factory=list)
     extras: list[dict[str, float]] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
 
 
 def train(
@@ -103,55 +106,94 @@ def train(
     """
     dataset = task.datasets(spec).train
     stream = Stream(len(dataset), spec.train.batch_size, spec.seed, processes.rank, processes.world_size)
-    training = _Training(spec, model.to(device).train(), stream.steps_per_epoch, processes, device)
+    plan = Plan(run_of(spec).id, spec.seed, spec.train, stream.steps_per_epoch, spec.train.batch_size)
+    training = Training(plan, model.to(device).train(), processes, device)
     state = processes.first_then_others(states.load)
     if state is not None:
         training.restore(state)
-    start, total = training.step, training.total
-    batches = stream.loader(dataset, task.collate(spec, train=True), start, total, spec.data.workers)
+    batches = stream.loader(dataset, task.collate(spec, train=True), training.step, training.total, spec.data.workers)
     lane = Lane(task, training.model, batches)
-    first = processes.first
-    display = Display(run_of(spec).id, total, start, spec.train.batch_size, events if first else None, quiet=not first)
-    with display, _reproducible(device):
-        if state is not None:
+    return run_steps(training, lambda step: lane, states, resumed=state is not None, events=events)
+
+
+def run_steps(
+    training: Training,
+    lane_of: Callable[[int], Lane],
+    states: ResumeStates,
+    resumed: bool,
+    events: Path | None = None,
+) -> Trained:
+    """The loop itself: from where a training stands to the end of its schedule, shown, logged and kept.
+
+    Args:
+        training: what changes from step to step.
+        lane_of: the lane whose turn a step is.
+        states: where to keep states.
+        resumed: whether the training goes on from a state.
+        events: folder of the TensorBoard events; None keeps none.
+
+    Raises:
+        UserError: a loss or gradient is not finite.
+    """
+    plan, first, start, total = training.plan, training.processes.first, training.step, training.total
+    display = Display(plan.name, total, start, plan.batch_size, events if first else None, quiet=not first)
+    with display, _reproducible(training.device):
+        if resumed:
             display.note(f"goes on at step {start} of {total}")
         saved = time.monotonic()
         while training.step < total:
-            training.update(lane)
+            training.update(lane_of(training.step))
             display.step(training.step)
-            if training.step % spec.train.log_steps == 0 or training.step == total:
+            if training.step % plan.config.log_steps == 0 or training.step == total:
                 display.row(training.log())
-                due = time.monotonic() - saved >= spec.train.checkpoint_seconds or training.step == total
+                due = time.monotonic() - saved >= plan.config.checkpoint_seconds or training.step == total
                 if due and first:
                     states.save(training.step, training.state())
                     saved = time.monotonic()
     return training.result()
 
 
-class _Training:
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed for a whole training.
+
+    Attributes:
+        name: how messages call it.
+        seed: of the draws within its steps.
+        config: lengths, rates, precision.
+        steps_per_epoch: converts epochs to steps.
+        batch_size: images per optimizer step (the mean, where lanes differ).
+    """
+
+    name: str
+    seed: int
+    config: TrainConfig
+    steps_per_epoch: int
+    batch_size: int
+
+
+class Training:
     """Everything that changes from step to step."""
 
-    def __init__(
-        self, spec: JobSpec, model: nn.Module, steps_per_epoch: int, processes: Processes, device: torch.device
-    ) -> None:
-        self._spec, self._config = spec, spec.train
-        self._steps_per_epoch, self._processes, self._device = steps_per_epoch, processes, device
+    def __init__(self, plan: Plan, model: nn.Module, processes: Processes, device: torch.device) -> None:
+        self.plan, self.processes, self.device = plan, processes, device
+        self._config = plan.config
         self.model = model
-        self.total = total_steps(spec.train, steps_per_epoch)
+        self.total = total_steps(plan.config, plan.steps_per_epoch)
         self.step = 0
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self._optimizer = build_optimizer(model, spec.train.optimizer, spec.train.batch_size)
-        self._schedule = Schedule(self._optimizer, spec.train, steps_per_epoch)
-        self._ema = ModelEmaV3(model, decay=spec.train.ema) if spec.train.ema is not None else None
+        self._optimizer = build_optimizer(model, plan.config.optimizer, plan.batch_size)
+        self._schedule = Schedule(self._optimizer, plan.config, plan.steps_per_epoch)
+        self._ema = ModelEmaV3(model, decay=plan.config.ema) if plan.config.ema is not None else None
         self._rows: list[Row] = []
         self._window = _Window()
         self._seconds, self._since = 0.0, time.monotonic()
 
     def update(self, lane: Lane) -> None:
         """One optimizer step on the next batch of `lane`."""
-        batch = next(lane.batches).to(self._device)
+        batch = next(lane.batches).to(self.device)
         # After the batch: what loading draws from the global generators must not reach the step's own draws.
-        _seed_everything(derive_seed(self._spec.seed, "step", self.step, self._processes.rank))
+        _seed_everything(derive_seed(self.plan.seed, "step", self.step, self.processes.rank))
         rate = self._schedule.set(self.step)
         progress = self.step / max(1, self.total - 1)
         for module in lane.model.modules():
@@ -159,41 +201,48 @@ class _Training:
                 module.set_progress(progress)
                 scale_parts(self._optimizer, module.rates())
         with (
-            torch.autocast(self._device.type, torch.bfloat16, enabled=self._config.precision == "bf16"),
+            torch.autocast(self.device.type, torch.bfloat16, enabled=self._config.precision == "bf16"),
             kept_patches(lane.model) as kept,
         ):
             loss, extra = lane.task.loss(lane.model, batch, progress)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        self._processes.average_gradients(self._parameters)
+        self.processes.average_gradients(self._parameters)
         norm = get_total_norm([p.grad for p in self._parameters if p.grad is not None])
         values = torch.stack([loss.detach().float(), norm.float()])
-        if self._device.type == "cpu":  # costs nothing here; on a GPU it would wait for the step, so `log` does it
-            self._check_finite(values[None], self.step)
+        if self.device.type == "cpu":  # costs nothing here; on a GPU it would wait for the step, so `log` does it
+            self._check_finite(values[None], self.step, [lane.label])
         if self._config.optimizer.clip_grad is not None:
             clip_grads_with_norm_(self._parameters, self._config.optimizer.clip_grad, norm)
         self._optimizer.step()
         if self._ema is not None:
             self._ema.update(self.model)
         self._window.values.append(values)
-        self._window.extras.append({"lr": rate, **extra, **kept})
+        extra = {**extra, **kept}
+        if lane.label:
+            own = {"loss": values[0], "grad_norm": values[1], **extra}
+            extra = {f"{lane.label}.{name}": value for name, value in own.items()}
+        self._window.extras.append({"lr": rate, **extra})
+        self._window.labels.append(lane.label)
         self.step += 1
 
     def log(self) -> Row:
         """Closes the window of steps since the last row: all of it must be finite, and its mean becomes a row."""
-        values = self._processes.mean(torch.stack(self._window.values)).cpu()
-        self._check_finite(values, self.step - len(values))
+        values = self.processes.mean(torch.stack(self._window.values)).cpu()
+        labels = self._window.labels
+        self._check_finite(values, self.step - len(values), labels)
         loss, norm = values.double().mean(0).tolist()
         extras = self._window.extras
         row = {
             "step": float(self.step),
-            "epoch": self.step / self._steps_per_epoch,
+            "epoch": self.step / self.plan.steps_per_epoch,
             "lr": extras[-1]["lr"],
             "loss": loss,
             "grad_norm": norm,
         }
         names = dict.fromkeys(name for extra in extras for name in extra)
         row |= {name: _mean([extra[name] for extra in extras if name in extra]) for name in names if name not in row}
+        row |= {f"{label}.share": labels.count(label) / len(labels) for label in sorted(set(labels)) if label}
         self._rows.append(row)
         self._window = _Window()
         return row
@@ -227,19 +276,20 @@ class _Training:
     def _elapsed(self) -> float:
         return self._seconds + time.monotonic() - self._since
 
-    def _check_finite(self, values: Tensor, first_step: int) -> None:
+    def _check_finite(self, values: Tensor, first_step: int, labels: list[str]) -> None:
         """Stops the training at the first of some consecutive steps whose (loss, gradient norm) is not finite."""
         bad = (~values.isfinite()).any(dim=1).nonzero()
         if not len(bad):
             return
         offset = int(bad[0])
         loss, norm = values[offset].tolist()
-        step, spec = first_step + offset, self._spec
+        step = first_step + offset
         what = f"loss is {loss}" if not np.isfinite(loss) else f"gradient norm is {norm}"
+        of = f" of task '{labels[offset]}'" if labels[offset] else ""
         raise UserError(
-            f"{run_of(spec).id}: {what} at step {step} of {self.total} (learning rate {self._schedule.set(step):.3g}); "
-            "nothing was overwritten. Lower train.optimizer.lr, lengthen train.schedule.warmup, set "
-            "train.optimizer.clip_grad, or set train.precision to fp32"
+            f"{self.plan.name}: {what}{of} at step {step} of {self.total} (learning rate "
+            f"{self._schedule.set(step):.3g}); nothing was overwritten. Lower train.optimizer.lr, lengthen "
+            "train.schedule.warmup, set train.optimizer.clip_grad, or set train.precision to fp32"
         )
 
 

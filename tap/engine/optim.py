@@ -8,6 +8,7 @@ position embeddings are not decayed. A method may scale whole parts of the model
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +19,8 @@ from torch.optim import AdamW, Optimizer
 from tap.config.schema import OptimizerConfig
 from tap.reducers.base import PartRates
 
+_VIEW = re.compile(r"^views\.\w+\.")
+"""What the names of a joint model's parameters begin with, before those of the task's own model."""
 _TRUNK = "encoder.vit"
 _REDUCER = "encoder.reducer."
 
@@ -74,6 +77,7 @@ def scale_parts(optimizer: Optimizer, rates: PartRates) -> None:
 
 
 def _part(name: str) -> str:
+    name = _VIEW.sub("", name)
     if name.startswith(_REDUCER):
         return "reducer"
     return "backbone" if name.startswith(f"{_TRUNK}.") else "head"
@@ -82,7 +86,7 @@ def _part(name: str) -> str:
 def _scales(model: nn.Module, config: OptimizerConfig) -> dict[str, float]:
     """Learning-rate factor of every parameter, by its full name."""
     names = [name for name, _ in model.named_parameters()]
-    scales = {name: config.controller_lr_scale if name.startswith(_REDUCER) else 1.0 for name in names}
+    scales = {name: config.controller_lr_scale if _part(name) == "reducer" else 1.0 for name in names}
     trunk = dict(model.named_modules()).get(_TRUNK)
     if trunk is not None:
         # timm's own matcher puts the final norm with the last block; MAE's fine-tuning gives it the head's rate.

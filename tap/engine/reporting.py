@@ -101,7 +101,9 @@ class Display:
         """Shows a log row, and adds it to the TensorBoard curves."""
         done, now = int(row["step"]), time.monotonic()
         rate = (done - self._first) / max(now - self._started, 1e-9)
-        state = f"loss {row['loss']:.4f}  lr {row['lr']:.2e}  {rate * self._images:.0f} images/s"
+        lanes = [name.removesuffix(".share") for name in row if name.endswith(".share")]
+        parts = "".join(f" {lane} {row[f'{lane}.loss']:.3f} ({row[f'{lane}.share']:.0%})" for lane in lanes)
+        state = f"loss {row['loss']:.4f}{parts}  lr {row['lr']:.2e}  {rate * self._images:.0f} images/s"
         self._bar.update(self._task, completed=done, state=state)
         if not self._console.is_terminal and (now - self._last_line > _LINE_SECONDS or done == self._total):
             left = (self._total - done) / rate if rate else 0.0

@@ -43,6 +43,11 @@ class ReducerSettings:
         tau_start, tau_end, gumbel: straight-through training (Eq. 4).
         allocation_bias, recovery_bias, register_std: initial values of the controller.
         schedule: shares of the removal budget per pruning block that replace the learned allocation (ablations).
+        selection: what ranks the patches instead of the evolving register (tab:ablation): the query of the `initial`
+            one at every block, or incoming `attention`; None is the paper's register.
+        estimator: what trains the selection instead of the constrained mask (tab:training-ablation): `independent`
+            gates with a rate loss, or nothing (`hard`); None is the constrained mask.
+        rate_weight: weight of the rate loss of independent gates.
         num_classes: classes of the task's head, for auxiliary heads; None where there is no head.
         background: whether a patch may be no object at all, one more class of an auxiliary head.
         patches: patches of an image of the model's own size, for methods that learn something for each; None elsewhere.
@@ -65,6 +70,9 @@ class ReducerSettings:
     recovery_bias: float = 0.0
     register_std: float = 0.02
     schedule: tuple[float, ...] | None = None
+    selection: str | None = None
+    estimator: str | None = None
+    rate_weight: float | None = None
     num_classes: int | None = None
     background: bool = False
     patches: int | None = None
@@ -162,6 +170,15 @@ class Reducer(nn.Module):
         if self.settings.options is not None or self.name not in OPTIONS:
             return self.settings.options
         return OPTIONS[self.name]()
+
+    @staticmethod
+    def prepare_backbone(vit: Any, options: Any) -> None:
+        """What the method changes of the backbone when the model is built, in place; by default nothing.
+
+        Args:
+            vit: timm `VisionTransformer` with its initial weights.
+            options: the method's own settings.
+        """
 
     def extra_prefix(self, batch: int, patches: int) -> Tensor | None:
         """Tokens that join behind the class token `(B, r, d)`; None for no token."""

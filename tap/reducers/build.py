@@ -127,6 +127,8 @@ def build_encoder(spec: JobSpec, task: TaskFacts, recovery: RecoverySettings | N
         torch.manual_seed(derive_seed(spec.seed, "backbone"))
         vit = build_vit(spec.model, dynamic_size=task.dense)
         torch.manual_seed(derive_seed(spec.seed, "reducer"))
+        options = None if spec.options is None else spec.options.of(spec.method)
+        method.prepare_backbone(vit, options)
         reducer = method(
             ReducerSettings(
                 width=vit.embed_dim,
@@ -145,10 +147,13 @@ def build_encoder(spec: JobSpec, task: TaskFacts, recovery: RecoverySettings | N
                 recovery_bias=spec.controller.recovery_bias,
                 register_std=spec.controller.register_std,
                 schedule=spec.controller.schedule,
+                selection=spec.controller.selection,
+                estimator=spec.controller.estimator,
+                rate_weight=spec.controller.rate_weight,
                 num_classes=spec.data.num_classes,
                 background=task.background,
                 patches=(spec.model.image_size // vit.patch_embed.patch_size[0]) ** 2,
-                options=None if spec.options is None else spec.options.of(spec.method),
+                options=options,
             )
         )
     return SparseEncoder(vit, reducer, spec.model.read_blocks, recovery)

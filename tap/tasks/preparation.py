@@ -77,7 +77,9 @@ def check_data(
     if data.name not in CHECKED:
         raise UserError(f"data: {data.name} is verified whenever it is prepared: `tap data prepare`")
     started = datetime.now(UTC)
-    found: Report = importlib.import_module(CHECKED[data.name]).check(data.root, decode_all=decode_all)
+    found: Report = importlib.import_module(CHECKED[data.name]).check_settings(data, decode_all)
+    if data.subset is not None:
+        found.facts.append(f"a stated part of the data set: {data.subset[0]} and {data.subset[1]} images, for a trial")
     if report is not None and found.ok:
         atomic_write(report, json.dumps({"data": data.name, "facts": found.facts}, indent=1) + "\n")
         record_job(

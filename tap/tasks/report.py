@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tap.config.schema import DataConfig
+
 _SHOWN = 20
+
+
+def expected_images(data: DataConfig, complete: Mapping[str, int]) -> dict[str, int]:
+    """Images by split that a person's folder must hold: those of the whole data set, or of the part that they state.
+
+    Args:
+        data: the settings.
+        complete: images of the whole data set, by the names of the training and the evaluation split.
+    """
+    return dict(complete) if data.subset is None else dict(zip(complete, data.subset, strict=True))
 
 
 @dataclass(frozen=True)

@@ -127,6 +127,7 @@ def test_one_e_minus_four_is_a_number(project):
         ("tasks.cls.data.mean: [0.1, 0.2]", r"tasks\.cls\.data: mean has 2 channels and std has 1"),
         ("tasks.cls.model.channels: 3", r"tasks\.cls: data\.mean has 1 values for model\.channels 3"),
         ("tasks.cls.methods: [dense, evitt]", r"'evitt' is not a method of this task; known: dense, random, .*evit, "),
+        ("tasks.cls.methods: [dense, tap_f]", r"'tap_f' is trained for all tasks together"),
         ("tasks.cls.methods: [dense, algm]", r"'algm' is not a method of this task"),
         ("tasks.cls.methods: [tap]", r"tasks\.cls: methods must include 'dense'"),
         ("tasks.cls.start_from: scratch", r"tasks\.cls\.start_from: must be 'pretrained' or 'dense', got 'scratch'"),

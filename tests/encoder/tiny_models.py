@@ -92,7 +92,7 @@ def tiny_encoder(
 
 def common_recovery(method: str) -> RecoverySettings:
     """Learned scale where there is a register, the parameter-free endpoint elsewhere."""
-    return RecoverySettings() if method == "tap" else RecoverySettings(scale=1.0)
+    return RecoverySettings() if method in ("tap", "tap_f") else RecoverySettings(scale=1.0)
 
 
 def tiny_images(encoder: SparseEncoder, count: int = 3, seed: int = 0, grid: tuple[int, int] | None = None) -> Tensor:

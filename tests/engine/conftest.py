@@ -1,6 +1,6 @@
-"""Makes `toy_task` importable by the tests of this folder and by the processes that they start."""
+"""Makes `toy_task`, the tiny models and the joint model of other tests importable by the tests of this folder."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parents[1] / place) for place in ("engine", "encoder", "tasks")]

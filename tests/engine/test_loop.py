@@ -9,7 +9,7 @@ import torch
 from toy_task import SmallClassification, ToyTask, toy_spec
 
 from tap.engine.distributed import Processes
-from tap.engine.loop import _Training, train
+from tap.engine.loop import Training, train
 from tap.engine.resume import ResumeStates
 from tap.errors import UserError
 from tap.reducers.base import Reducer, ReducerSettings
@@ -171,9 +171,9 @@ def test_a_loss_that_is_not_a_number_stops_with_the_run_the_step_and_the_rate(tm
 
 
 def test_where_finiteness_is_looked_at_only_with_a_log_row_the_message_is_the_same(tmp_path, monkeypatch):
-    check = _Training._check_finite
+    check = Training._check_finite
     # as on a GPU: the look at a single step, which waits for it, is left out
-    monkeypatch.setattr(_Training, "_check_finite", lambda self, *args: len(args[0]) > 1 and check(self, *args))
+    monkeypatch.setattr(Training, "_check_finite", lambda self, *args: len(args[0]) > 1 and check(self, *args))
     with pytest.raises(UserError, match="loss is nan at step 5 of 12"):
         run(tmp_path, ToyTask(bad_from=5 / 11), toy_spec(log_steps=4))
     assert [path.name[13:27] for path in tmp_path.glob("*.state")] == ["step-000000004"]

@@ -57,8 +57,8 @@ NOTHING = {
     ),
     "layout": (
         "reducers/tap.py",
-        "        if max(layout.counts) == state.keep_count:",
-        "\n\n        if (max(layout.counts)) == (state.keep_count):",
+        "        if layer not in layers:",
+        "\n\n        if (layer) not in (layers):",
     ),
 }
 """Name: file, old text, new text. Nothing is stale."""

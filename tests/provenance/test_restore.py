@@ -102,10 +102,10 @@ def test_without_the_weights_only_what_needs_none_is_taken_for_done_and_the_tabl
     assert told == ["data/microscopy/README.md"]
 
 
-def test_a_missing_picture_is_named_and_no_failure(told):
+def test_a_missing_picture_is_named_with_the_audit_that_shows_it_and_no_failure(told):
     (DENSE / "picture.png").unlink()
     assert restored().startswith(
-        f"restored 22 of 23 jobs of scale smoke; snakemake makes again: {DENSE}/picture.png: missing"
+        f"restored 21 of 23 jobs of scale smoke; snakemake makes again: {DENSE}/picture.png: missing"
     )
 
 

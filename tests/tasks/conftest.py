@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,8 @@ from tap.config.schema import (
     ProfileConfig,
     TrainConfig,
 )
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "encoder")]  # `joint_views`, `tiny_models`
 
 TINY_DETECTOR = DetectorConfig(
     pyramid_channels=8, anchor_scale=4, proposal_convs=1, proposal_samples=16, proposals_before_nms=(30, 30),

@@ -12,6 +12,8 @@ rule audit:
             for task in BUILT_TASKS
         ],
         figures=group(FIGURES, [".png"], DRAWINGS),
+        pictures=[str(run.folder / "picture.png") for run in pictured_runs()],
+        headline=makes("headline", "record"),  # its page shows the hash over all records but its own
         paper=sorted(
             str(path)
             for pattern in ("claims/*.yaml", "reported/*.yaml", "audit/page/*")

@@ -77,6 +77,22 @@ wildcard_constraints:
     root="|".join(map(re.escape, prepared_folders(CFG))) or "none",
 
 
+def say_which_data_are_missing():
+    """Names a person's own data that are not there, in a dry run too: which job will miss them is known later."""
+    for name, task in CFG.tasks.items():
+        own = task.data.root not in prepared_folders(CFG)
+        if own and not Path(task.data.root).expanduser().is_dir():
+            print(
+                f"tasks.{name}.data.root: {task.data.root} is not there; every job of {name} will fail until the data "
+                f"are, or the setting names where they are (`tap data check {name}`)",
+                file=sys.stderr,
+            )
+
+
+if workflow.is_main_process:
+    say_which_data_are_missing()
+
+
 def hold_workflow_lock():
     """Refuses a second workflow in this folder. Unlike Snakemake's own lock, a killed workflow leaves none behind."""
     global HELD_LOCK

@@ -1,4 +1,4 @@
-"""Settings of ALGM. alone."""
+"""Settings of ALGM."""
 
 from __future__ import annotations
 

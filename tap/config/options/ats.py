@@ -1,4 +1,4 @@
-"""Settings of ATS. alone."""
+"""Settings of ATS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of Token Cropr. alone."""
+"""Settings of Token Cropr."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of DiffRate. alone."""
+"""Settings of DiffRate."""
 
 from __future__ import annotations
 

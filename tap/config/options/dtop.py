@@ -1,4 +1,4 @@
-"""Settings of DToP. alone."""
+"""Settings of DToP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of DynamicViT. alone."""
+"""Settings of DynamicViT."""
 
 from __future__ import annotations
 

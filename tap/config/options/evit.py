@@ -1,4 +1,4 @@
-"""Settings of EViT. alone."""
+"""Settings of EViT."""
 
 from __future__ import annotations
 

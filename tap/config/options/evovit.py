@@ -1,4 +1,4 @@
-"""Settings of Evo-ViT. alone."""
+"""Settings of Evo-ViT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of SViT. alone."""
+"""Settings of SViT."""
 
 from __future__ import annotations
 

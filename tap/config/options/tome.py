@@ -1,4 +1,4 @@
-"""Settings of ToMe. alone."""
+"""Settings of ToMe."""
 
 from __future__ import annotations
 

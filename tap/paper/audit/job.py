@@ -16,6 +16,8 @@ from tap.provenance.root_hash import root_hash
 from tap.provenance.verify import Staleness, verify
 
 FILES = {"audit.json": to_json, "audit.md": to_markdown, "audit.html": to_html}
+READ = ("tables/*.csv", "tidy_*.csv", "figures/*.png", "runs/*/*/*/*/*/picture.png")
+"""What an audit judges by and shows, below the folder of its scale."""
 
 
 def audit_folder(scale: str) -> Path:
@@ -47,7 +49,7 @@ def run_audit(
     )
     files = [atomic_write(folder / name, write(audit)) for name, write in FILES.items()]
     results = folder.parent
-    read = [path for name in ("tables/*.csv", "tidy_*.csv", "figures/*.png") for path in sorted(results.glob(name))]
+    read = [path for pattern in READ for path in sorted(results.glob(pattern))]
     edited = {root / item.path for item in found if item.kind == Kind.EDITED}  # shown, and nothing to build on
     record_job(
         folder / f"audit{RECORD_SUFFIX}",

@@ -11,15 +11,21 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
+from tap.config.schema import DataConfig
 from tap.errors import UserError
 from tap.tasks.classification.imagenet import SUFFIXES, class_folders, image_files
 from tap.tasks.images import image_refusal
-from tap.tasks.report import Report
+from tap.tasks.report import Report, expected_images
 
 CLASSES = 1000
 SPLIT_IMAGES = {"train": 1_281_167, "val": 50_000}
 _WNID = re.compile(r"n\d{8}")
 _READERS = 8
+
+
+def check_settings(data: DataConfig, decode_all: bool = False) -> Report:
+    """`check` of the folder, classes and images that the settings state."""
+    return check(data.root, images=expected_images(data, SPLIT_IMAGES), classes=data.num_classes, decode_all=decode_all)
 
 
 def check(

@@ -11,6 +11,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import track
 
+from tap.config.schema import DataConfig
 from tap.errors import UserError
 from tap.tasks.detection.annotations import (
     Content,
@@ -25,7 +26,7 @@ from tap.tasks.detection.annotations import (
     without_objects,
 )
 from tap.tasks.images import image_refusal
-from tap.tasks.report import Report
+from tap.tasks.report import Report, expected_images
 
 SPLIT_IMAGES = {"train2017": 118_287, "val2017": 5_000}
 CATEGORIES = 80
@@ -36,6 +37,13 @@ _MENDS: Final = {
     "crowd flags that are neither 0 nor 1": "make them 0 or 1",
 }
 """What mends a kind of fault, where it is not `_MEND`."""
+
+
+def check_settings(data: DataConfig, decode_all: bool = False) -> Report:
+    """`check` of the folder, classes and images that the settings state."""
+    return check(
+        data.root, images=expected_images(data, SPLIT_IMAGES), categories=data.num_classes, decode_all=decode_all
+    )
 
 
 def check(

@@ -1,4 +1,8 @@
-"""Masked autoencoder: how the desk backbone gets the pre-training that the paper takes from public MAE weights."""
+"""Masked autoencoder: how the desk backbone gets the pre-training that the paper takes from public MAE weights.
+
+Images of other sizes than the model's own fit where the backbone takes them (its positions are resized on the fly), so
+that one pre-training can go over several tasks' images.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,7 @@ class MaskedAutoencoder(nn.Module):
         grid = list(vit.patch_embed.grid_size)
         with torch.no_grad():  # learned positions start as sine and cosine, MAE's fixed choice
             vit.pos_embed[:, vit.num_prefix_tokens :] = build_sincos2d_pos_embed(grid, vit.embed_dim)
+        self._grids: dict[tuple[int, int], Tensor] = {}
         self.embed = nn.Linear(vit.embed_dim, decoder_width)
         self.mask_token = nn.Parameter(torch.zeros(1, 1, decoder_width))
         nn.init.normal_(self.mask_token, std=0.02)
@@ -59,9 +64,21 @@ class MaskedAutoencoder(nn.Module):
         x = self.embed(vit.norm(vit.blocks(vit.norm_pre(x))))[:, vit.num_prefix_tokens :]
         tokens = self.mask_token.expand(*order.shape, -1).to(x.dtype)
         tokens = tokens.scatter(1, visible[..., None].expand_as(x), x)
-        decoded = self.decoder(tokens + self.positions)
+        down, across = self.patch
+        decoded = self.decoder(tokens + self._positions((images.shape[-2] // down, images.shape[-1] // across)))
         predicted = self.predict(_take(decoded, hidden)).float()
         return (predicted - _take(self.targets(images), hidden)).square().mean(dim=-1)
+
+    def _positions(self, grid: tuple[int, int]) -> Tensor:
+        """The decoder's fixed positions on a grid `(1, N, width)`; made once for each that is not the model's own."""
+        if grid == tuple(self.encoder.vit.patch_embed.grid_size):
+            return self.positions
+        known = self._grids.get(grid)
+        if known is None or known.device != self.positions.device:
+            width = self.positions.shape[-1]
+            known = build_sincos2d_pos_embed(list(grid), width, device=self.positions.device)[None]
+            self._grids[grid] = known.to(self.positions.dtype)
+        return self._grids[grid]
 
     def targets(self, images: Tensor) -> Tensor:
         """Pixels of every patch, normalised within the patch `(B, N, pixels)`."""

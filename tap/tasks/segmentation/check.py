@@ -12,9 +12,10 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
+from tap.config.schema import DataConfig
 from tap.errors import UserError
 from tap.tasks.images import image_refusal, read_labels
-from tap.tasks.report import Report
+from tap.tasks.report import Report, expected_images
 
 SPLIT_IMAGES = {"training": 20_210, "validation": 2_000}
 LARGEST_LABEL = 150
@@ -29,6 +30,13 @@ class _Pair:
     fault: str | None = None
     void: bool = False
     labels: int = 0
+
+
+def check_settings(data: DataConfig, decode_all: bool = False) -> Report:
+    """`check` of the folder, classes and images that the settings state."""
+    return check(
+        data.root, images=expected_images(data, SPLIT_IMAGES), largest_label=data.num_classes, decode_all=decode_all
+    )
 
 
 def check(

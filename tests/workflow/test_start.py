@@ -1,0 +1,22 @@
+"""What a workflow says before any job: missing data by their setting, unreadable settings by their message alone."""
+
+import subprocess
+
+
+def test_missing_data_are_named_in_a_dry_run(project):
+    result = project.snakemake("--dry-run", "--config", "scale=paper")
+    for task, folder in (("cls", "imagenet"), ("seg", "ade20k"), ("det", "coco")):
+        assert result.stderr.count(f"tasks.{task}.data.root: data/{folder} is not there; every job of {task}") == 1
+    assert "is not there" not in project.snakemake("--dry-run").stderr  # data that the workflow fetches
+
+
+def test_a_start_in_a_subfolder_ends_in_its_message_alone(project):
+    result = subprocess.run(
+        ["snakemake", "--dry-run"], cwd=project.folder / "workflow", env=project.environment, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 1
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("Using workflow specific profile")]
+    assert len(lines) == 1
+    assert lines[0].startswith("Error: params.yaml: cannot be read")
+    assert lines[0].endswith("run from the project's folder")
