@@ -146,12 +146,3 @@ DET: Final = TaskFacts(
 
 TASKS: Final[Mapping[str, TaskFacts]] = {facts.name: facts for facts in (CLS, SEG, DET)}
 """All tasks by name, in the order of the tables."""
-
-DATASETS: Final[Mapping[str, Dataset]] = {data.name: data for facts in TASKS.values() for data in facts.datasets}
-"""All data sets by name."""
-
-PREPARED: Final = {data.name: data.preparing for data in DATASETS.values() if data.preparing}
-"""Those that the workflow fetches, each with the module whose `prepare` does."""
-
-CHECKED: Final = {data.name: data.checking for data in DATASETS.values() if data.checking}
-"""Those that a person brings, each with the module whose `check` looks at them."""

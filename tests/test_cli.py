@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import tap
 from tap import cli
 from tap.config import load_scale
+from tap.config.datasets import CHECKED
 from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.jobs import of_runs
@@ -18,7 +19,6 @@ from tap.jobs.registry import JOBS
 from tap.plan.specs import job_json, job_spec
 from tap.provenance.orphans import LAUNCHER
 from tap.runs import Run
-from tap.task_facts import CHECKED
 from tap.tasks.report import Report
 
 RUN = Run("smoke", "cls", "tap", 0.5)

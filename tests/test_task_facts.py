@@ -8,9 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from tap.config.datasets import DATASETS
 from tap.paper.probe_results import ProbeResults, ranks
 from tap.studies.probes import preferred_endpoint
-from tap.task_facts import DATASETS, TASKS, Metric, TaskFacts
+from tap.task_facts import TASKS, Metric, TaskFacts
 from tap.tasks.recovery_endpoint import choose_endpoint
 
 RMSE = Metric("rmse", "RMSE", "m", higher_is_better=False)

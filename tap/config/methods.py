@@ -35,9 +35,6 @@ COMMON_RECOVERY: Final = tuple(name for name, facts in METHODS.items() if facts.
 LEARNED_RECOVERY: Final = tuple(name for name, facts in METHODS.items() if facts.method.readout == "learned")
 """Methods with a recovery scale of their own."""
 
-TAUGHT: Final = tuple(name for name, facts in METHODS.items() if facts.method.taught)
-"""Methods that also learn from the no-pruning checkpoint of their seed."""
-
 ORIGINS: Final[dict[str, Origin]] = {name: facts.row.origin for name, facts in METHODS.items() if facts.row.origin}
 """Public code behind methods; one that is this project's or the paper's own has none."""
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from tap.config.datasets import DATASETS
 from tap.config.detector import DetectorConfig
 from tap.config.methods import CRITERIA, DENSE, METHODS, methods_of
 from tap.config.options import MethodOptions
 from tap.config.strict import Strict
 from tap.config.variants import VARIANTS
-from tap.task_facts import DATASETS, TASKS
+from tap.task_facts import TASKS
 
 Scale = Literal["smoke", "desk", "paper"]
 if TYPE_CHECKING:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tap.config.methods import DENSE, PRETRAINING, TAUGHT
+from tap.config.datasets import CHECKED, PREPARED
+from tap.config.lookup import method_of
+from tap.config.methods import DENSE, PRETRAINING
 from tap.errors import UserError
 from tap.provenance.fingerprint import module_exists
-from tap.task_facts import CHECKED, PREPARED, TASKS
+from tap.task_facts import TASKS
 
 COMPUTING: Final = ("numpy", "safetensors", "timm", "torch", "torchvision")
 TABULATING: Final = ("numpy", "pandas")
@@ -31,13 +33,13 @@ def of_model(task: str, method: str) -> tuple[str, ...]:
     """
     if not is_built(task):
         raise UserError(f"task: '{task}' is not built yet; leave it out of `tasks` in params.yaml")
-    pipeline = TASKS[task].pipeline
+    choice, pipeline = "tap.plan.pretraining:is_pretraining", TASKS[task].pipeline
     if method == PRETRAINING:
-        return ("tap.tasks.pretraining.task", pipeline, f"tap.reducers.{DENSE}:METHOD")
+        return (choice, "tap.tasks.pretraining.task", pipeline, f"tap.reducers.{DENSE}:METHOD")
     if not module_exists(f"tap.reducers.{method}"):
         raise UserError(f"method: '{method}' is not built yet; leave it out of tasks.{task}.methods")
-    methods = (method, DENSE) if method in TAUGHT else (method,)
-    return (pipeline, *(f"tap.reducers.{name}:METHOD" for name in methods))
+    methods = (method, DENSE) if method_of(method).taught else (method,)
+    return (choice, pipeline, *(f"tap.reducers.{name}:METHOD" for name in methods))
 
 
 def computing_with(task: str) -> tuple[str, ...]:

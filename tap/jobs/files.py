@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tap.config.datasets import PREPARED
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
 from tap.plan.runs import probe_folder, probes_of, runs_of_table, task_of
 from tap.plan.starts import source_run
 from tap.runs import Run
-from tap.task_facts import PREPARED
 
 
 def data_evidence(cfg: ScaleConfig, task: str) -> Path:

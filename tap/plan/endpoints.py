@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tap.config.methods import COMMON_RECOVERY
+from tap.config.lookup import facts_of, method_of
 from tap.config.schema import JobSpec
-from tap.task_facts import TASKS
 
 
 def uses_endpoint(spec: JobSpec) -> bool:
     """Whether the endpoint of the common recovery decides anything in a job."""
-    return TASKS[spec.task].dense and spec.method in COMMON_RECOVERY and spec.rate < 1.0 and not spec.recovery.zero_fill
+    common = facts_of(spec.task).dense and method_of(spec.method).readout == "common"
+    return common and spec.rate < 1.0 and not spec.recovery.zero_fill
 
 
 def endpoint_path(scale: str, task: str) -> Path:

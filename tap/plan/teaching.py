@@ -5,14 +5,15 @@ This decides results, so the fingerprint of the trainings covers it.
 
 from __future__ import annotations
 
-from tap.config.methods import DENSE, MAIN, TAUGHT
+from tap.config.lookup import method_of
+from tap.config.methods import DENSE, MAIN
 from tap.config.schema import JobSpec
 from tap.runs import Run
 
 
 def has_teacher(spec: JobSpec) -> bool:
     """Whether a training also learns from the no-pruning checkpoint of its seed."""
-    return spec.method in TAUGHT and spec.rate < 1.0
+    return method_of(spec.method).taught and spec.rate < 1.0
 
 
 def teacher_run(spec: JobSpec) -> Run | None:

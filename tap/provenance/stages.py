@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import yaml
 
+from tap.config.datasets import PREPARED
 from tap.config.load import SCALES_FOLDER, read_yaml
 from tap.config.methods import DENSE, METHODS, PRETRAINING, TAP
 from tap.errors import UserError
 from tap.provenance.files import atomic_write
 from tap.provenance.ledger import CHECKPOINTS
 from tap.runs import SCALES
-from tap.task_facts import PREPARED
 
 PIPELINE: Final = Path("dvc.yaml")
 RESULTS: Final = "results/${scale}"

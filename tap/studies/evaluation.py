@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tap.config.methods import PRETRAINING
 from tap.config.schema import JobSpec
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.published import published_weights
 from tap.plan.endpoints import endpoint_file
+from tap.plan.pretraining import is_pretraining
 from tap.plan.runs import run_of, weights_run
 from tap.profiling.throughput import profile_encoder, profile_model
 from tap.provenance.files import atomic_write
@@ -54,7 +54,7 @@ def evaluate_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
             **facts_of_model(spec, model),
             "device": describe_device(device),
         }
-        if spec.method != PRETRAINING:
+        if not is_pretraining(spec):
             metrics |= _profile(spec, task, model, device)
         arrays = io.BytesIO()
         np.savez_compressed(arrays, **evaluation.per_sample)
@@ -96,7 +96,7 @@ def facts_of_model(spec: JobSpec, model: Any) -> dict[str, int]:
     """What `metrics.json` tells of the model itself: its parameters, and of an encoder that prunes its patches and what
     the method adds. Parameters that only the training reads are not among those of the model."""
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    if spec.method == PRETRAINING:
+    if is_pretraining(spec):
         return {"parameters": parameters}
     added, in_training = (model.encoder.reducer.added_parameters(training=training) for training in (False, True))
     return {

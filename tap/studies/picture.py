@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from tap.config.lookup import facts_of
 from tap.config.schema import JobSpec
 from tap.drawing import default_style
 from tap.engine.checkpoint import load_weights
@@ -29,10 +30,12 @@ def run_picture(spec: JobSpec, stamp: Stamp = BY_HAND) -> Path:
     Raises:
         UserError: the task has no such picture, or the run is not trained.
     """
-    module = TASKS[spec.task].drawing
+    module = facts_of(spec.task).drawing
     if not module:
-        pictured = " or ".join(name for name, facts in TASKS.items() if facts.drawing)
-        raise UserError(f"picture: task '{spec.task}' has none; name a run of {pictured}")
+        raise UserError(
+            f"picture: task '{spec.task}' has none; name a run of "
+            f"{' or '.join(name for name, facts in TASKS.items() if facts.drawing)}"
+        )
     draw: Any = importlib.import_module(module).draw  # now, since MMSegmentation and MMDetection take seconds to import
     started, run = datetime.now(UTC), run_of(spec)
     weights = published_weights(weights_run(spec))

@@ -19,6 +19,7 @@ import pandas as pd
 import torch
 from torch.utils.data import Subset
 
+from tap.config.lookup import facts_of
 from tap.config.methods import CRITERIA
 from tap.config.schema import JobSpec, ProbeConfig, ScaleConfig
 from tap.criteria.registry import get
@@ -59,9 +60,9 @@ def run_layer_probe(cfg: ScaleConfig, task: str, stamp: Stamp = BY_HAND) -> Path
         UserError: the checkpoint is not trained, a setting does not fit, or the recovery probe has not been made.
     """
     read, alpha = [], 1.0
-    if TASKS[task].dense:
+    if facts_of(task).dense:
         path = probe_folder(cfg.scale, task, "recovery") / VALUES
-        alpha = preferred_endpoint(path, TASKS[task].score)
+        alpha = preferred_endpoint(path, facts_of(task).score)
         read.append(path)
     criteria = [get(name) for name in task_of(cfg, task).probes.criteria or CRITERIA]
 
@@ -82,9 +83,11 @@ def run_recovery_probe(cfg: ScaleConfig, task: str, stamp: Stamp = BY_HAND) -> P
     Raises:
         UserError: the task has no dense head, a checkpoint is not trained, or a setting does not fit.
     """
-    if "recovery" not in TASKS[task].probes:
-        dense = " or ".join(name for name, facts in TASKS.items() if facts.dense)
-        raise UserError(f"probe recovery: {task} restores nothing; name {dense}")
+    if "recovery" not in facts_of(task).probes:
+        raise UserError(
+            f"probe recovery: {task} restores nothing; name "
+            f"{' or '.join(name for name, facts in TASKS.items() if facts.dense)}"
+        )
     criterion = get(RECOVERY_CRITERION)
 
     def probes(layers: Sequence[int]) -> list[Probe]:

@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tap.config.datasets import CHECKED, PREPARED
 from tap.config.schema import DataConfig
 from tap.errors import UserError
 from tap.provenance.files import atomic_write
@@ -21,7 +22,6 @@ from tap.provenance.record import (
     read_record,
     record_job,
 )
-from tap.task_facts import CHECKED, PREPARED
 from tap.tasks.report import Report
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from torch import nn
 
-from tap.config.methods import LEARNED_RECOVERY
+from tap.config.lookup import method_of
 from tap.config.schema import JobSpec
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.errors import UserError
@@ -49,7 +49,7 @@ def recovery_settings(spec: JobSpec) -> RecoverySettings:
     """
     settings = spec.recovery
     scale: Any = settings.scale
-    if spec.method not in LEARNED_RECOVERY:
+    if method_of(spec.method).readout != "learned":
         path = endpoint_file(spec)
         scale = settings.endpoint if path is None else _read_endpoint(path)
     scale = 1.0 if scale == "auto" else scale  # nothing is removed, so nothing is restored

@@ -4,14 +4,14 @@ from pathlib import Path
 import pytest
 
 from tap.config import load_scale
-from tap.config.methods import DENSE, METHODS, TAUGHT
+from tap.config.datasets import PREPARED
+from tap.config.methods import DENSE, METHODS
 from tap.errors import UserError
 from tap.jobs import code_roots
 from tap.jobs.registry import JOBS
 from tap.provenance import fingerprint
 from tap.provenance.fingerprint import module_exists, reached_modules
 from tap.runs import Run
-from tap.task_facts import PREPARED
 
 BUILT = [name for name in METHODS if module_exists(f"tap.reducers.{name}")]
 CFG = load_scale("smoke")
@@ -26,7 +26,7 @@ def test_a_method_is_behind_its_own_jobs_only():
     assert {"dense", "random", "static", "tap"} <= set(BUILT)
     for method in BUILT:
         modules = reached("train", "cls", method)
-        teacher = {DENSE} if method in TAUGHT else set()
+        teacher = {DENSE} if METHODS[method].method.taught else set()
         others = {f"tap.reducers.{other}" for other in set(BUILT) - {method} - teacher}
         assert f"tap.reducers.{method}" in modules
         assert not modules & others, "one method's code repeats another method's training"
@@ -36,7 +36,7 @@ def test_a_task_is_behind_its_own_jobs_only():
     for job in ("train", "evaluate"):
         modules = reached(job, "cls", "tap")
         assert "tap.core.straight_through" in modules
-        assert not [name for name in modules if "segmentation" in name or "pretraining" in name]
+        assert not [name for name in modules if "segmentation" in name or "tasks.pretraining" in name]
     assert "tap.tasks.pretraining.mae" in reached("train", "cls", "mae")
 
 

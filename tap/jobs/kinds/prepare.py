@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
+from tap.config.datasets import PREPARED
 from tap.config.load import load_scale
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
@@ -15,7 +16,6 @@ from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.files import task_with
 from tap.jobs.job import Content, Job
 from tap.plan.runs import task_of
-from tap.task_facts import PREPARED
 
 
 class Prepare(Job[str]):
