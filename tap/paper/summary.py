@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
     Raises:
         UserError: a table's comparison cannot be read.
     """
-    console = console or Console()
+    # A log has no width of its own, and at the usual 80 columns every cell would break.
+    console = console or (Console() if sys.stdout.isatty() else Console(width=120))
     folder = Path(folder)
     tables = [name for name in names() if (folder / f"{name}.tex").is_file()]
     if not tables:
@@ -55,8 +57,8 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
             printed = load_reported(name).rows if reported_path(name).is_file() else ()
             labels = {row.key: row.label for row in printed}
             sentences += [f"{name}: {sentence}" for sentence in contradictions(beside, labels)]
-        for label, *texts in _lines(name, cells, beside):
-            grid.add_row(label, scale, *texts)
+        for label, measured, *compared in _lines(name, cells, beside):
+            grid.add_row(label, scale, measured, *(compared if scale != "smoke" else [MISSING] * len(compared)))
     console.print(grid)
     if "smoke" in scales:
         console.print(SMOKE_NOTE, markup=False)

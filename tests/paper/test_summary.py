@@ -39,6 +39,9 @@ def test_summary_of_smoke_says_that_it_means_nothing(project, cls_runs, tmp_path
     assert count == 1
     assert "these numbers mean nothing" in text
     assert "contradicts the paper" not in text
+    (line,) = [line for line in text.splitlines() if "tab_cls top1" in line]
+    assert "4 of 13" in line
+    assert line.count("--") == 4  # no rank correlation and no verdicts
 
 
 def test_every_table_has_its_line_also_those_without_a_row_to_compare(results) -> None:
