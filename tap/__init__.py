@@ -18,9 +18,10 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
+    if name == "create_joint_model":
+        return importlib.import_module("tap.joint_factory").create_joint_model
     if name in __all__:
-        place = "tap.joint_factory" if name == "create_joint_model" else "tap.factory"
-        return getattr(importlib.import_module(place), name)
+        return getattr(importlib.import_module("tap.factory"), name)
     raise AttributeError(f"module 'tap' has no attribute '{name}'")
 
 

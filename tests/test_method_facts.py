@@ -66,9 +66,9 @@ def test_the_lists():
         "tap": every,
         "tap_f": every,
     }
-    assert methods.methods_of("det") == ("dense", "random", "attn_topk", "svit", "cropr", "static", "tap", "tap_f")
+    assert methods.methods_of("det") == ("dense", "random", "attn_topk", "svit", "cropr", "static", "tap_f", "tap")
     assert methods.COMMON_RECOVERY == ("random", "attn_topk", "diffrate", "static")
-    assert methods.LEARNED_RECOVERY == ("tap", "tap_f")
+    assert methods.LEARNED_RECOVERY == ("tap_f", "tap")
     assert tuple(name for name, facts in methods.METHODS.items() if facts.method.taught) == ("dynamicvit",)
     assert [name for name, facts in methods.METHODS.items() if facts.method.calibrated] == [
         "ats",
@@ -83,7 +83,7 @@ def test_the_lists():
 def test_titles_and_options_belong_to_methods():
     titles = [facts.row.title for facts in methods.METHODS.values()]
     assert titles[0] == "No pruning"
-    assert titles[-2:] == ["TAP-J (ours)", "TAP-F (ours)"]
+    assert titles[-2:] == ["TAP-F (ours)", "TAP-J (ours)"]
     assert len(set(titles)) == len(titles)
     assert set(OPTIONS) <= set(methods.METHODS)
 
@@ -180,7 +180,7 @@ print(json.dumps({
     assert found.pop("endpoint")[0] == "first"
     assert found == {
         "light": True,
-        "order": ["first", "static", "tap", "tap_f"],
+        "order": ["first", "static", "tap_f", "tap"],
         "common": True,
         "schema": True,
         "runs": ["cls/first/r0.50/main/s0"],

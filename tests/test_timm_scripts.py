@@ -257,5 +257,5 @@ def test_weights_from_before_the_count_fit():
 
 
 def test_the_package_names_its_functions():
-    assert {"create_model", "wrap", "from_pretrained"} == set(tap.__all__)
+    assert {"create_joint_model", "create_model", "wrap", "from_pretrained"} == set(tap.__all__)
     assert all(callable(getattr(tap, name)) for name in tap.__all__)

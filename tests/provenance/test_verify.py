@@ -213,7 +213,8 @@ def test_records_of_an_earlier_form_are_stale(finished):
         del content[part]
     record.write_text(json.dumps(content))
     assert [str(finding) for finding in found().findings] == [
-        f"{TAP}/picture.png: stale: its record is of an earlier form"
+        f"{TAP}/picture.png: stale: its record is of an earlier form",
+        f"results/smoke/audit/audit.html: stale: made from an earlier {TAP}/picture.json",
     ]
 
 
