@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -15,6 +17,8 @@ SHOWN: Final = 5
 """So many differences of one file are named; the first ones say what happened."""
 _WIDTH: Final = 100
 _KEYS: Final = 4
+_NAMES: Final = ("scale", "kind", "row", "column", "other", "metric", "panel", "task", "series", "layer")
+"""Columns that say what a line of a table or figure is about."""
 _NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -36,13 +40,12 @@ def text_differences(file: str, recorded: str, recomputed: str) -> list[Differen
     return (found or list(_lines(file, recorded, recomputed)))[:SHOWN]
 
 
-def csv_differences(file: str, recorded: str, recomputed: str, numbers_only: bool = False) -> list[Difference]:
+def csv_differences(file: str, recorded: str, recomputed: str) -> list[Difference]:
     """Cells of a table that are not those of the one made anew; numbers may differ in the last digits.
 
     Args:
         file: whose table it is.
         recorded, recomputed: with the names of columns in the first line.
-        numbers_only: leave out cells that are no numbers on both sides.
     """
     (names, *lines), (wanted, *anew) = ([*csv.reader(io.StringIO(text))] or [[]] for text in (recorded, recomputed))
     if names != wanted:
@@ -53,7 +56,7 @@ def csv_differences(file: str, recorded: str, recomputed: str, numbers_only: boo
     for number, (ours, theirs) in enumerate(zip(lines, anew, strict=True), start=2):
         about = " ".join(cell for cell in theirs[:_KEYS] if cell)
         for name, cell, other in zip(names, ours, theirs, strict=False):
-            if not _equal(cell, other, numbers_only):
+            if not _equal(cell, other):
                 found.append(Difference(file, f"line {number} ({about}), {name}", cell, other))
         if len(ours) != len(theirs):
             found.append(Difference(file, f"line {number} ({about})", f"{len(ours)} cells", f"{len(theirs)} cells"))
@@ -61,24 +64,47 @@ def csv_differences(file: str, recorded: str, recomputed: str, numbers_only: boo
 
 
 def number_differences(file: str, recorded: str, recomputed: str) -> list[Difference]:
-    """Numbers of a file that are not those of the one made anew by code that may word it differently.
+    """Numbers of a file that are not those of the one made anew by code that may word and arrange it differently.
+
+    Today's code may add columns and rows, so every number of the recorded file is looked for in the new one: in a CSV
+    in the line of the same names, in any other file anywhere in the rows of its tables, as often as it stands there.
 
     Args:
-        file: its name; of any other file than a CSV the rows of tables are looked at.
+        file: its name.
         recorded: what is there.
         recomputed: what was made anew.
     """
     if file.endswith(".csv"):
-        return csv_differences(file, recorded, recomputed, numbers_only=True)[:SHOWN]
+        return list(_cells_elsewhere(file, recorded, recomputed))[:SHOWN]
     ours, theirs = (
-        [number for row in _rows(text) for number in _NUMBER.findall(row)] for text in (recorded, recomputed)
+        Counter(number for row in _rows(text) for number in _NUMBER.findall(row)) for text in (recorded, recomputed)
     )
-    if len(ours) != len(theirs):
-        return [Difference(file, "rows of tables", f"{len(ours)} numbers", f"{len(theirs)} numbers")]
-    pairs = enumerate(zip(ours, theirs, strict=True), start=1)
+    lost = ours - theirs
     return [
-        Difference(file, f"number {place} in rows of tables", *pair) for place, pair in pairs if pair[0] != pair[1]
+        Difference(file, f"{number} in rows of tables", f"{ours[number]} times", f"{theirs[number]} times")
+        for number in sorted(lost)
     ][:SHOWN]
+
+
+def _cells_elsewhere(file: str, recorded: str, recomputed: str) -> Iterator[Difference]:
+    """Numbers of a table's lines that the lines of the same names in another table do not have."""
+    lines, anew = ([*csv.DictReader(io.StringIO(text))] for text in (recorded, recomputed))
+    names = [name for name in _NAMES if lines and anew and name in lines[0] and name in anew[0]]
+    known: dict[tuple[str, ...], list[dict[str, str]]] = {}
+    for line in anew:
+        known.setdefault(tuple(line[name] for name in names), []).append(line)
+    for line in lines:
+        key = tuple(line[name] for name in names)
+        numbers = {name: cell for name, cell in line.items() if name not in _NAMES and _is_number(cell)}
+        common = [{name: other.get(name) for name in numbers if name in other} for other in known.get(key, [])]
+        if not numbers or any(all(_equal(numbers[name], cell or "") for name, cell in pair.items()) for pair in common):
+            continue
+        about = " ".join(filter(None, key))
+        if not common:
+            yield Difference(file, about, " ".join(numbers.values()), "no such line")
+        for name, cell in common[0].items() if common else ():
+            if not _equal(numbers[name], cell or ""):
+                yield Difference(file, f"{about}, {name}", numbers[name], cell)
 
 
 def tree_differences(file: str, recorded: Any, recomputed: Any, name: str = "") -> Iterator[Difference]:
@@ -117,13 +143,15 @@ def _around(first: str, second: str) -> tuple[str, str]:
     return _short(first[begin:]), _short(second[begin:])
 
 
-def _equal(cell: str, other: str, numbers_only: bool) -> bool:
-    if cell == other:
-        return True
+def _equal(cell: str, other: str) -> bool:
+    return cell == other or (_is_number(cell) and _is_number(other) and same(float(cell), float(other)))
+
+
+def _is_number(cell: str | None) -> bool:
     try:
-        return same(float(cell), float(other))
+        return cell is not None and math.isfinite(float(cell))
     except ValueError:
-        return numbers_only
+        return False
 
 
 def _is_list(value: Any) -> bool:
