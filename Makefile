@@ -1,12 +1,13 @@
 # make reproduce [SCALE=smoke|desk|paper] [TARGET=file]   environment, data, training, evaluation, tables, summary
 # make test                                               environment, then the tests
+# make test-long                                          tests on whole repositories and clones, many minutes
 # make restore [SCALE=...] [BUNDLE=file]                  results from elsewhere verified and taken for done
 # Also: env, lint, format, ci, lock. Every command may be interrupted and repeated.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: reproduce restore test test-fast ci lint format env lock
+.PHONY: reproduce restore test test-fast test-long ci lint format env lock
 .DEFAULT_GOAL := reproduce
 
 SCALE ?=
@@ -28,7 +29,10 @@ restore: $(STAMP)
 	tap restore $(if $(SCALE),--scale $(SCALE)) $(if $(BUNDLE),--bundle $(BUNDLE))
 
 test: test-fast
-	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadgroup -m slow
+	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadgroup -m "slow and not long"
+
+test-long: $(STAMP)
+	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadgroup -m long
 
 test-fast: $(STAMP)
 	OMP_NUM_THREADS=1 python -m pytest -q -n auto -m "not slow"

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clones")]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("clones")]
 RUNS = "results/smoke/runs/cls"
 DELETED = (
     ["data/fashion_mnist/train-labels-idx1-ubyte"],

@@ -11,7 +11,8 @@ from tap.jobs.staleness import Today
 from tap.provenance.finding import Kind
 from tap.provenance.verify import verify
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("evidence")]  # one worker: they share what takes long to build
+# One worker: they share what takes long to build.
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("evidence")]
 RUNS = "results/smoke/runs/cls"
 TAMPERED = (
     "data/fashion_mnist/t10k-images-idx3-ubyte",

@@ -44,6 +44,7 @@ def done(project):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_edit_repeats_exactly_what_it_concerns(done):
     assert done.planned(TABLE) == {}
 
@@ -67,6 +68,7 @@ def test_an_edit_repeats_exactly_what_it_concerns(done):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_changed_code_repeats_exactly_the_jobs_that_run_it(done):
     original = (done.folder / "tap/reducers/static.py").read_text()
     done.edit(
@@ -91,6 +93,7 @@ def test_changed_code_repeats_exactly_the_jobs_that_run_it(done):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_library_upgrade_repeats_what_computes_with_it_and_is_the_reason(done):
     done.edit(
         "tap/provenance/fingerprint.py",
@@ -104,6 +107,7 @@ def test_a_library_upgrade_repeats_what_computes_with_it_and_is_the_reason(done)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_newer_input_repeats_what_is_made_of_it(done):
     start = done.folder / "results/smoke/runs/cls/dense/r1.00/start/s0/model.safetensors"
     start.write_text("other weights")
@@ -114,6 +118,7 @@ def test_a_newer_input_repeats_what_is_made_of_it(done):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_is_missing_or_unsound_is_made_again_although_everything_that_is_made_of_it_is_there(done):
     weights = done.folder / "results/smoke/runs/cls/tap/r0.50/main/s0/model.safetensors"
     weights.unlink()
