@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -250,8 +250,3 @@ def _part_of(name: str) -> str:
     if name.startswith(_VIT):
         return "low_rank" if is_low_rank(name) else "trunk"
     return "head"
-
-
-def trained_parameters(model: JointModel) -> Iterator[tuple[str, nn.Parameter]]:
-    """Everything that is trained, each tensor once, by its name in the joint model."""
-    return ((name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad)
