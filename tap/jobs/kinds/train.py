@@ -39,15 +39,18 @@ class Train(RunJob):
         spec = job_spec(cfg, key)
         endpoint, teacher = endpoint_file(spec), teacher_run(spec)
         return {
-            "data": [data_evidence(cfg, key.task)],
+            "data": list(dict.fromkeys(data_evidence(cfg, task) for task in (key.task, *(spec.mixed or {})))),
             "start": start_weights(spec),
             "endpoint": [] if endpoint is None else [endpoint],
             "teacher": [] if teacher is None else [weights(teacher)],
         }
 
     def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
-        """The training loop, task and method."""
-        return ("tap.engine.job:train_run", *code_roots.of_model(key.task, key.method))
+        """The training loop, task and method; where several tasks give the images, all of them."""
+        mixed = tuple(job_spec(cfg, key).mixed or ())
+        models = [root for task in (key.task, *mixed) for root in code_roots.of_model(task, key.method)]
+        loop = ("tap.engine.joint:train_mixed",) if mixed else ()
+        return ("tap.engine.job:train_run", *loop, *dict.fromkeys(models))
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute."""
@@ -75,9 +78,11 @@ class Train(RunJob):
             os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
             os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
         from tap.engine.job import train_run
+        from tap.engine.joint import train_mixed
+        from tap.engine.loop import train
         from tap.tasks.registry import get_task
 
-        train_run(spec, get_task(spec), stamp)
+        train_run(spec, get_task(spec), stamp, train_mixed if spec.mixed else train)
 
 
 JOB = Train()
