@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from tap.config.methods import PRETRAINING
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
 from tap.jobs import code_roots
@@ -47,7 +48,7 @@ class Train(RunJob):
 
     def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
         """The training loop, task and method; where several tasks give the images, all of them."""
-        mixed = tuple(job_spec(cfg, key).mixed or ())
+        mixed = tuple(task_of(cfg, key.task).pretrain.mix or ()) if key.method == PRETRAINING else ()
         models = [root for task in (key.task, *mixed) for root in code_roots.of_model(task, key.method)]
         loop = ("tap.engine.joint:train_mixed",) if mixed else ()
         return ("tap.engine.job:train_run", *loop, *dict.fromkeys(models))
