@@ -74,8 +74,8 @@ def _settings(model: type[BaseModel], prefix: str, seen: dict[type[BaseModel], s
         if section is None:
             yield path, "; ".join(part for part in (_type(field), _default(field), field.description or "") if part)
             continue
-        if get_origin(field.annotation) is dict:
-            path = f"{path}.<{name.rstrip('s')}>"
+        if any(get_origin(part) is dict for part in _parts(field.annotation)):
+            path = f"{path}.<task>"
         about = field.description or " ".join((section.__doc__ or "").split())
         yield f"{path}.*", f"{about}; as {seen[section]}*" if section in seen else about
         if section not in seen:
@@ -84,8 +84,13 @@ def _settings(model: type[BaseModel], prefix: str, seen: dict[type[BaseModel], s
 
 def _section(annotation: Any) -> type[BaseModel] | None:
     """The model that a field holds, alone, by name, or unless it is null."""
-    candidates = get_args(annotation) or (annotation,)
+    candidates = [each for part in _parts(annotation) for each in (get_args(part) or (part,))]
     return next((part for part in candidates if isinstance(part, type) and issubclass(part, BaseModel)), None)
+
+
+def _parts(annotation: Any) -> tuple[Any, ...]:
+    """The members of a union, or the annotation itself."""
+    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
 
 
 def _inline(value: Any) -> str:

@@ -163,11 +163,4 @@ def _with_tasks(config: ScaleConfig, params: Params, file: Path) -> ScaleConfig:
             f"{PARAMS_FILE}: tasks: {missing[0] if missing else 'the empty list'} is not in {file}, "
             f"which has {', '.join(config.tasks)}"
         )
-    tasks = {task: config.tasks[task] for task in params.tasks}
-    for name, task in tasks.items():
-        if task.pretrain.share is not None and task.pretrain.share not in tasks:
-            raise UserError(
-                f"{PARAMS_FILE}: tasks: {name} starts from the backbone of {task.pretrain.share}; list that task as "
-                f"well, or replace tasks.{name}.pretrain by a training of its own"
-            )
-    return config.model_copy(update={"tasks": tasks})
+    return config.only(params.tasks)

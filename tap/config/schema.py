@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from tap.config.datasets import DATASETS
 from tap.config.detector import DetectorConfig
@@ -241,6 +241,13 @@ class TrainConfig(Strict):
         return self
 
 
+class MixConfig(Strict):
+    """How the images of another task take part in a pre-training."""
+
+    batch_size: int = Field(ge=1, description="images per step that is this task's, over all processes")
+    augment: AugmentConfig = AugmentConfig()
+
+
 class PretrainConfig(Strict):
     """MAE pre-training of the desk backbone, or a file with public weights at paper scale."""
 
@@ -256,6 +263,11 @@ class PretrainConfig(Strict):
     train: TrainConfig | None = Field(
         None, description="schedule of the pre-training, where neither `weights` nor `share` is given"
     )
+    mix: dict[TaskName, MixConfig] | None = Field(
+        None,
+        description="other tasks whose images it sees as well: at each step one of all these tasks is drawn, "
+        "uniformly; null sees the images of its own task alone",
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> PretrainConfig:
@@ -263,6 +275,8 @@ class PretrainConfig(Strict):
             raise ValueError("give `weights` (a file), `train` (a schedule) or `share` (another task's backbone)")
         if self.share is not None and (self.weights is not None or self.train is not None):
             raise ValueError("`share` takes another task's backbone, so neither `weights` nor `train` can be given")
+        if self.mix is not None and (self.train is None or self.train.unit != "steps" or self.train.ema is not None):
+            raise ValueError("`mix` needs `train`, in steps (data sets have no common epoch) and without `ema`")
         return self
 
 
@@ -405,8 +419,23 @@ class TaskConfig(Strict):
 
 def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName, TaskConfig]) -> None:
     source = task.pretrain.share
-    if source is not None and (source == name or source not in tasks or tasks[source].pretrain.train is None):
-        raise ValueError(f"tasks.{name}.pretrain.share: '{source}' is no other task that pre-trains a backbone here")
+    if source is not None:
+        if source == name or source not in tasks or tasks[source].pretrain.train is None:
+            raise ValueError(
+                f"tasks.{name}.pretrain.share: '{source}' is no other task that pre-trains a backbone here"
+            )
+        _check_same_backbone(f"tasks.{name}.pretrain.share", source, task.model, tasks[source].model)
+    for other in task.pretrain.mix or ():
+        if other == name or other not in tasks:
+            raise ValueError(f"tasks.{name}.pretrain.mix: '{other}' is no other task of this scale")
+        _check_same_backbone(f"tasks.{name}.pretrain.mix", other, task.model, tasks[other].model)
+
+
+def _check_same_backbone(where: str, other: str, mine: ModelConfig, its: ModelConfig) -> None:
+    """What blocks and stem are made of; the number of patches may differ, since positions are resized."""
+    for size in ("timm_name", "patch_size", "channels", "width", "depth", "heads", "mlp_ratio"):
+        if (own := getattr(mine, size)) != (found := getattr(its, size)):
+            raise ValueError(f"{where}: '{other}' has model.{size} {found}, not {own}, so no backbone fits both")
 
 
 class ScaleConfig(Strict):
@@ -423,6 +452,18 @@ class ScaleConfig(Strict):
         (26.8, 33.4, 39.8), description="shared schedule of the static rule: percent of the budget per pruning block"
     )
     tasks: dict[TaskName, TaskConfig] = Field(min_length=1, description="the pipelines of this scale")
+    _behind: dict[str, TaskConfig] = PrivateAttr(default_factory=dict)
+
+    @property
+    def all_tasks(self) -> dict[str, TaskConfig]:
+        """The tasks to make, and those that `params.yaml` left out: what is made may need their data, too."""
+        return {**self.tasks, **self._behind}
+
+    def only(self, tasks: Sequence[str]) -> ScaleConfig:
+        """The settings with some of the tasks to make."""
+        chosen = self.model_copy(update={"tasks": {task: self.tasks[task] for task in tasks}})  # type: ignore[index]
+        chosen._behind = {name: task for name, task in self.all_tasks.items() if name not in tasks}
+        return chosen
 
     @model_validator(mode="after")
     def _consistent(self) -> ScaleConfig:
@@ -466,6 +507,15 @@ class Params(Strict):
     )
 
 
+class MixedImages(Strict):
+    """The images of another task in a pre-training, with everything that decides them."""
+
+    data: DataConfig
+    model: ModelConfig
+    batch_size: int = Field(ge=1, description="images per step that is this task's, over all processes")
+    augment: AugmentConfig
+
+
 class JobSpec(Strict):
     """All settings of one training or evaluation: what a workflow rule hands to `tap`, and what `run.json` keeps."""
 
@@ -479,6 +529,7 @@ class JobSpec(Strict):
     data: DataConfig
     model: ModelConfig
     pretrain: PretrainConfig
+    mixed: dict[TaskName, MixedImages] | None = None
     start_from: Literal["scratch", "pretrained", "dense"]
     weights_of: str | None = None
     controller: ControllerConfig

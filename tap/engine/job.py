@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +25,7 @@ from tap.engine.calibration import calibrate
 from tap.engine.checkpoint import load_weights, save_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.distributed import Processes, join_processes
-from tap.engine.loop import train
+from tap.engine.loop import Trained, train
 from tap.engine.published import LOG, WEIGHTS, is_published, published_weights
 from tap.engine.reporting import write_log
 from tap.engine.resume import ResumeStates
@@ -42,13 +43,14 @@ from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.teacher import Teacher
 
 
-def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
+def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, loop: Callable[..., Trained] = train) -> None:
     """Trains the run that `spec` describes and publishes its weights, log and record.
 
     Args:
         spec: the run.
         task: its pipeline.
         stamp: what the record says of the job; a state of other code is no state to go on from.
+        loop: how it is trained, with the arguments of `train`.
 
     Raises:
         UserError: an input is missing or does not fit, a folder cannot be written, the device is not there, or the loss
@@ -79,7 +81,7 @@ def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
             if teacher is not None:
                 model.teacher = load_teacher(spec, task, teacher, device)
             calibrate(spec, task, model, device, first=True)
-            trained = train(spec, task, model, states, processes, device, events=run.scratch / "tensorboard")
+            trained = loop(spec, task, model, states, processes, device, events=run.scratch / "tensorboard")
             if processes.first:
                 model.load_state_dict(trained.tensors)
                 calibrated = calibrate(spec, task, model, device)
@@ -95,6 +97,7 @@ def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
                     started=started,
                     extra={
                         "steps": trained.steps,
+                        **trained.facts,
                         "train_seconds": round(trained.seconds, 3),
                         "processes": processes.world_size,
                         **calibrated,

@@ -25,9 +25,11 @@ from tap.engine.loop import Lane, Plan, Trained, Training, run_steps
 from tap.engine.resume import ResumeStates
 from tap.engine.streams import Stream
 from tap.errors import UserError
+from tap.plan.runs import run_of
 from tap.seeds import derive_seed
 from tap.tasks.base import Task
 from tap.tasks.joint import JointModel, Ownership
+from tap.tasks.registry import get_task
 
 
 @dataclass(frozen=True)
@@ -167,10 +169,35 @@ def train_joint(
         )
         for task, member in members.items()
     }
-    return run_steps(
+    trained = run_steps(
         training,
         lambda step: lanes[task_of_step(tasks, sampler_seed, step)],
         states,
         resumed=state is not None,
         events=events,
+    )
+    trained.facts = {"sampler_seed": sampler_seed, "optimization_seed": seed, "task_counts": whole}
+    return trained
+
+
+def train_mixed(
+    spec: JobSpec,
+    task: Task,
+    model: nn.Module,
+    states: ResumeStates,
+    processes: Processes,
+    device: torch.device,
+    events: Path | None = None,
+) -> Trained:
+    """Pre-trains one model on the images of several tasks (`pretrain.mix`); arguments and errors as `train`."""
+    members = {spec.task: Member(task, spec)}
+    for name, other in (spec.mixed or {}).items():
+        train = spec.train.model_copy(update={"batch_size": other.batch_size, "augment": other.augment})
+        data = other.data.model_copy(update={"workers": spec.data.workers})
+        own = spec.model_copy(update={"task": name, "data": data, "model": other.model, "train": train, "mixed": None})
+        members[name] = Member(get_task(own), own)
+    views = dict.fromkeys(members, model)
+    sampler = derive_seed(spec.seed, "tasks of the pre-training")
+    return train_joint(
+        run_of(spec).id, members, model, views, spec.train, spec.seed, sampler, states, processes, device, events
     )

@@ -46,12 +46,14 @@ class Trained:
         rows: the log.
         steps: optimizer steps.
         seconds: time spent in the loop, over all processes that worked on it one after the other.
+        facts: what the record says of it beside that; JSON values.
     """
 
     tensors: dict[str, Tensor]
     rows: list[Row]
     steps: int
     seconds: float
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

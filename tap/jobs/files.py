@@ -58,7 +58,7 @@ def task_with(cfg: ScaleConfig, dataset: str) -> str:
     Raises:
         KeyError: there is none.
     """
-    for name, task in cfg.tasks.items():
+    for name, task in cfg.all_tasks.items():
         if task.data.name == dataset:
             return name
     raise KeyError(dataset)

@@ -19,9 +19,9 @@ def task_of(cfg: ScaleConfig, task: str) -> TaskConfig:
     Raises:
         UserError: the scale does not have it.
     """
-    if task not in cfg.tasks:
+    if task not in cfg.all_tasks:
         raise UserError(f"task: '{task}' is not among the tasks of scale '{cfg.scale}': {', '.join(cfg.tasks)}")
-    return cfg.tasks[task]  # type: ignore[index]
+    return cfg.all_tasks[task]
 
 
 def run_of(spec: JobSpec) -> Run:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from tap.config.messages import explain
 from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER, methods_of
-from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
+from tap.config.schema import JobSpec, MixedImages, PretrainConfig, ScaleConfig, TaskConfig
 from tap.config.variants import VARIANTS, variants_of
 from tap.errors import UserError
 from tap.plan.endpoints import uses_endpoint
@@ -70,6 +70,7 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
         data=settings.data,
         model=settings.model,
         pretrain=settings.pretrain,
+        mixed=_mixed(cfg, settings.pretrain) if run.method == PRETRAINING else None,
         start_from=start_from,
         controller=cfg.controller,
         static_split=cfg.static_split,
@@ -80,6 +81,21 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
         profile=settings.profile,
     )
     return varied(spec)
+
+
+def _mixed(cfg: ScaleConfig, pretrain: PretrainConfig) -> dict[str, MixedImages] | None:
+    """The images of other tasks in a pre-training, loaded as those of its own task are."""
+    if pretrain.mix is None:
+        return None
+    return {
+        name: MixedImages(
+            data=task_of(cfg, name).data.model_copy(update={"workers": 0}),
+            model=task_of(cfg, name).model,
+            batch_size=how.batch_size,
+            augment=how.augment,
+        )
+        for name, how in pretrain.mix.items()
+    }
 
 
 def varied(spec: JobSpec) -> JobSpec:

@@ -53,7 +53,7 @@ class Chain:
     def __init__(self, cfg: ScaleConfig, root: Path | str = ".", staleness: Staleness | None = None) -> None:
         self.root = Path(root)
         self.ledger = read_ledger(cfg, root)
-        self._bases = [task.data.root for task in cfg.tasks.values()]
+        self._bases = [task.data.root for task in cfg.all_tasks.values()]
         self.wrong = dict.fromkeys(self.ledger.unreadable, "not readable as JSON") | _wrong(self.ledger, self.root)
         for name, record in self.ledger.records.items():
             reason = staleness(record.content) if staleness is not None and record.job in OF_DATA else None

@@ -126,8 +126,8 @@ def read_ledger(cfg: ScaleConfig, root: Path | str = ".", results: Path | str | 
         UserError: a file cannot be read.
     """
     root = Path(root)
-    bases = sorted({Path(task.data.root).expanduser() for task in cfg.tasks.values()})
-    weights = [Path(task.pretrain.weights).expanduser() for task in cfg.tasks.values() if task.pretrain.weights]
+    bases = sorted({Path(task.data.root).expanduser() for task in cfg.all_tasks.values()})
+    weights = [Path(task.pretrain.weights).expanduser() for task in cfg.all_tasks.values() if task.pretrain.weights]
     outside = {f"{OUTSIDE}/{path.name}": path for path in (*bases, *weights)}
     own = f"results/{cfg.scale}"
     folder = root / own if results is None else Path(results)

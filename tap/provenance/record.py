@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tap.config.schema import JobSpec
+from tap.config.schema import DataConfig, JobSpec
 from tap.errors import UserError
 from tap.provenance.commit import commit_now
 from tap.provenance.files import atomic_write, hash_files, remove_torn, sha256_file
@@ -261,9 +261,9 @@ def read_record(path: Path) -> dict[str, Any] | None:
 
 
 def evidence_of_data(spec: JobSpec, root: Path | str = ".") -> list[Path]:
-    """Files that say what a task's data are: the manifest of prepared ones, or findings about a person's own."""
-    places = f"{spec.data.root}/{_MANIFEST}", f"results/{spec.scale}/data/{spec.task}.json"
-    return [path for place in places if (path := Path(root) / place).is_file()]
+    """Files that say what a job's data are: the manifest of prepared ones, or findings about a person's own."""
+    data = {spec.task: spec.data, **{task: other.data for task, other in (spec.mixed or {}).items()}}
+    return [path for task, of in data.items() for path in _evidence(of, spec.scale, task, root)]
 
 
 def identity_of_data(spec: JobSpec, root: Path | str = ".") -> dict[str, Any]:
@@ -272,8 +272,20 @@ def identity_of_data(spec: JobSpec, root: Path | str = ".") -> dict[str, Any]:
     The record's own hash is no part of it: data that are prepared or looked at again are the same data. Empty where
     nothing says what the data are.
     """
+    identity = _identity(_evidence(spec.data, spec.scale, spec.task, root))
+    for task, other in (spec.mixed or {}).items():
+        identity[task] = _identity(_evidence(other.data, spec.scale, task, root))
+    return identity
+
+
+def _evidence(data: DataConfig, scale: str, task: str, root: Path | str) -> list[Path]:
+    places = f"{data.root}/{_MANIFEST}", f"results/{scale}/data/{task}.json"
+    return [path for place in places if (path := Path(root) / place).is_file()]
+
+
+def _identity(evidence: Iterable[Path]) -> dict[str, Any]:
     identity: dict[str, Any] = {}
-    for path in evidence_of_data(spec, root):
+    for path in evidence:
         record = read_record(path.parent / (DATA_RECORD if path.name == _MANIFEST else f"{path.stem}{RECORD_SUFFIX}"))
         identity[path.name] = {"sha256": sha256_file(path)}
         if record is not None:

@@ -94,7 +94,7 @@ def verify(
         UserError: a file cannot be read, or records name each other in a circle.
     """
     ledger = read_ledger(cfg, root, results)
-    bases = [task.data.root for task in cfg.tasks.values()]
+    bases = [task.data.root for task in cfg.all_tasks.values()]
     names = [name_in_records(Path(root) / target, root, bases) for target in targets]
     wanted = [ledger.maker.get(name, name if name in ledger.records else "") for name in names]
     order = ledger.in_order([name for name in wanted if name] if targets else None)
@@ -165,7 +165,7 @@ def write_verified(
         inputs=[place for place in places if place is not None],
         outputs=[],
         started=started,
-        bases=[settings.data.root for settings in cfg.tasks.values()],
+        bases=[settings.data.root for settings in cfg.all_tasks.values()],
         root=root,
     )
 

@@ -103,6 +103,7 @@ def replay_training(request: dict[str, Any]) -> Trace:
     task = take("tap.tasks.registry", "get_task")(spec)
     stream = take("tap.engine.streams", "Stream")(len(task.datasets(spec).train), spec.train.batch_size, spec.seed)
     total = take("tap.engine.streams", "total_steps")(spec.train, stream.steps_per_epoch)
+    how = {"loop": take("tap.engine.joint", "train_mixed")} if getattr(spec, "mixed", None) else {}
     trace, gradients = Trace(), {}
     _watch_gradients(task, gradients)
     kept: dict[str, Any] = {}
@@ -145,7 +146,7 @@ def replay_training(request: dict[str, Any]) -> Trace:
             States.given["model"] = _weights(request["weights"], kept["model"])
         States.until = start + steps
         with contextlib.suppress(_Enough):
-            job.train_run(spec, task)
+            job.train_run(spec, task, **how)
     folder = Path(request["folder"])
     record = json.loads((folder / "run.json").read_text())
     trace.add("end", "calibration", {key: record[key] for key in sorted(record) if key.startswith("calibra")})

@@ -105,7 +105,7 @@ def test_one_e_minus_four_is_a_number(project):
         ("tasks.cls.seeds: []", r"tasks\.cls\.seeds: needs at least 1 value, got \[\]"),
         ("tasks.cls.seeds: [1, 1]", r"tasks\.cls: seeds names a value twice"),
         ("tasks.cls.model.heads: yes", r"tasks\.cls\.model: heads is true, which is no value for it"),
-        ("tasks.cls.model.image_size: 33", r"tasks\.cls\.model: image_size 33 is not a multiple of patch_size 4"),
+        ("tasks.cls.model.image_size: 33", r"tasks\.cls\.model: image_size 33 is not a multiple of patch_size 8"),
         ("tasks.cls.model.heads: 5", r"tasks\.cls\.model: width 96 is not a multiple of heads 5"),
         ("tasks.cls.model.read_blocks: [13]", r"tasks\.cls\.model: read_blocks names block 13 of a model with 12"),
         ("tasks.cls.model.window: 7", r"tasks\.cls\.model: class_token must be false with windows"),
@@ -124,14 +124,14 @@ def test_one_e_minus_four_is_a_number(project):
             "tasks.cls.model: {window: 7, class_token: false, global_blocks: [3, 13]}",
             r"tasks\.cls\.model: global_blocks names block 13 of a model with 12",
         ),
-        ("tasks.cls.data.mean: [0.1, 0.2]", r"tasks\.cls\.data: mean has 2 channels and std has 1"),
-        ("tasks.cls.model.channels: 3", r"tasks\.cls: data\.mean has 1 values for model\.channels 3"),
+        ("tasks.cls.data.mean: [0.1, 0.2]", r"tasks\.cls\.data: mean has 2 channels and std has 3"),
+        ("tasks.cls.model.channels: 1", r"tasks\.cls: data\.mean has 3 values for model\.channels 1"),
         ("tasks.cls.methods: [dense, evitt]", r"'evitt' is not a method of this task; known: dense, random, .*evit, "),
         ("tasks.cls.methods: [dense, tap_f]", r"'tap_f' is trained for all tasks together"),
         ("tasks.cls.methods: [dense, algm]", r"'algm' is not a method of this task"),
         ("tasks.cls.methods: [tap]", r"tasks\.cls: methods must include 'dense'"),
         ("tasks.cls.start_from: scratch", r"tasks\.cls\.start_from: must be 'pretrained' or 'dense', got 'scratch'"),
-        ("tasks.cls.pretrain.train: null", r"tasks\.cls\.pretrain: give `weights` .*, `train` .* or `share`"),
+        ("tasks.cls.pretrain.share: null", r"tasks\.cls\.pretrain: give `weights` .*, `train` .* or `share`"),
         ("tasks.cls.data: 3", r"tasks\.cls\.data: must be a section with further names, got 3"),
         ("tasks.cls.dense.length.x: 3", r"'tasks\.cls\.dense\.length' is a single value, not a section"),
         ("tasks.foo.seeds: [1]", r"tasks\.foo: must be 'cls', 'seg' or 'det', got 'foo'$"),
@@ -169,12 +169,11 @@ def test_a_wrong_params_file_is_named(project, text, message):
         load_params(project)
 
 
-def test_a_task_is_not_taken_without_the_one_whose_backbone_it_starts_from(project):
+def test_tasks_that_are_left_out_stay_behind_those_that_are_made(project):
     write_params(project, "tasks: [det]\n")
-    with pytest.raises(UserError, match=r"^params\.yaml: tasks: det starts from the backbone of seg; list"):
-        load_scale("desk", root=project)
-    write_params(project, "tasks: [seg, det]\n")
-    assert list(load_scale("desk", root=project).tasks) == ["seg", "det"]
+    cfg = load_scale("desk", root=project)
+    assert (list(cfg.tasks), sorted(cfg.all_tasks)) == (["det"], ["cls", "det", "seg"])
+    assert sorted(cfg.model_copy(update={"main_rate": 0.3}).all_tasks) == ["cls", "det", "seg"]
 
 
 @pytest.mark.parametrize(
@@ -187,11 +186,27 @@ def test_a_task_is_not_taken_without_the_one_whose_backbone_it_starts_from(proje
 )
 def test_a_shared_backbone_must_be_one(project, pretrain, message):
     file = project / "workflow" / "scales" / "desk.yaml"
-    text = file.read_text()
-    assert text.count("pretrain: {share: seg}") == 1
-    file.write_text(text.replace("pretrain: {share: seg}", f"pretrain: {pretrain}"))
+    before, _, after = file.read_text().rpartition("pretrain: {share: seg}")
+    file.write_text(f"{before}pretrain: {pretrain}{after}")
     with pytest.raises(UserError, match=message):
         load_scale("desk", root=project)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            {"tasks.cls.model.patch_size": 4},
+            r"pretrain\.share: 'seg' has model.patch_size 8, not 4, so no backbone",
+        ),
+        ({"tasks.seg.pretrain.mix.seg.batch_size": 4}, r"seg\.pretrain\.mix: 'seg' is no other task of this scale"),
+        ({"tasks.seg.pretrain.train.unit": "epochs"}, "`mix` needs `train`, in steps"),
+        ({"tasks.seg.pretrain.mix.cls.batch_size": 0}, r"mix\.cls\.batch_size: must be greater than or equal to 1"),
+    ],
+)
+def test_one_backbone_for_several_tasks_must_fit_all(overrides, message):
+    with pytest.raises(UserError, match=message):
+        load_scale("desk", overrides)
 
 
 def test_a_fault_of_the_scale_file_names_that_file(project):

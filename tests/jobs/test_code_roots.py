@@ -38,7 +38,9 @@ def test_a_task_is_behind_its_own_jobs_only():
         modules = reached(job, "cls", "tap")
         assert "tap.core.straight_through" in modules
         assert not [name for name in modules if "segmentation" in name or "tasks.pretraining" in name]
-    assert "tap.tasks.pretraining.mae" in reached("train", "cls", "mae")
+    of_all = reached("train", "seg", "mae")  # whose images are those of two tasks
+    assert {"tap.tasks.pretraining.mae", "tap.tasks.classification.data", "tap.engine.joint"} <= of_all
+    assert "tap.engine.joint" not in reached("train", "cls", "tap")
 
 
 def test_an_evaluation_is_not_behind_a_training_but_tables_are_behind_neither():

@@ -37,10 +37,11 @@ def test_the_runs_of_a_table():
 
 def test_each_kind_of_run_gets_its_schedule_and_its_start():
     task = DESK.tasks["cls"]
-    spec = {method: job_spec(DESK, Run("desk", "cls", method)) for method in ("mae", "dense")}
+    spec = {method: job_spec(DESK, Run("desk", "cls", method)) for method in ("dense",)}
+    spec["mae"] = job_spec(DESK, Run("desk", "seg", "mae"))
     spec["start"] = job_spec(DESK, start_run(Run("desk", "cls", "tap", 0.5)))
     spec |= {method: job_spec(DESK, Run("desk", "cls", method, 0.5)) for method in ("random", "tap")}
-    assert (spec["mae"].train, spec["mae"].start_from) == (task.pretrain.train, "scratch")
+    assert (spec["mae"].train, spec["mae"].start_from) == (DESK.tasks["seg"].pretrain.train, "scratch")
     assert (spec["start"].train, spec["start"].start_from) == (task.dense, "pretrained")
     assert (spec["tap"].train, spec["tap"].start_from) == (task.method, "dense")
     for method in ("random", "dense"):
@@ -51,8 +52,9 @@ def test_each_kind_of_run_gets_its_schedule_and_its_start():
         assert (at_paper_scale.train, at_paper_scale.start_from) == (train, "pretrained")
     with pytest.raises(UserError, match=r"variant: cls/dense/r1\.00/start/s0 cannot be made; known here are main"):
         job_spec(paper, Run("paper", "cls", "dense", variant="start"))
-    assert pretraining_run(DESK, "cls") == Run("desk", "cls", "mae")
-    assert pretraining_run(DESK, "det") == Run("desk", "seg", "mae")  # the same images
+    assert {pretraining_run(DESK, task) for task in DESK.tasks} == {Run("desk", "seg", "mae")}  # one backbone for all
+    assert (spec["mae"].mixed or {}).keys() == {"cls"}
+    assert spec["dense"].mixed is None
     assert run_of(spec["tap"]) == Run("desk", "cls", "tap", 0.5)
 
 

@@ -15,7 +15,7 @@ from tap.runs import Run
 
 TREE = Path(__file__).resolve().parents[2] / "tap"
 RUNS = {
-    "cls": ("mae", "dense", "random", "attn_topk", "tap", "tome"),
+    "cls": ("dense", "random", "attn_topk", "tap", "tome"),
     "seg": ("mae", "dense", "tap", "dtop"),
     "det": ("dense", "static", "tap"),
 }

@@ -36,6 +36,8 @@ overrides:
   smoke:
     keep_rates: [0.5]
     tasks.cls.methods: [dense, tap]
+    tasks.cls.pretrain.share: null
+    tasks.cls.pretrain.train: {{length: {steps}, unit: steps, batch_size: 16, optimizer: {{lr: 1.0e-3}}}}
     tasks.cls.dense.length: {steps}
     tasks.cls.method.length: {steps}
     tasks.cls.dense.log_steps: 2

@@ -63,7 +63,11 @@ PARAMS = """\
 scale: smoke
 tasks: [cls]
 overrides:
-  smoke: {keep_rates: [0.5], tasks.cls.methods: [dense, tap]}
+  smoke:
+    keep_rates: [0.5]
+    tasks.cls.methods: [dense, tap]
+    tasks.cls.pretrain.share: null # a backbone of its own, so that no other task's images are needed
+    tasks.cls.pretrain.train: {length: 2, unit: steps, batch_size: 16, optimizer: {lr: 1.0e-3}}
 """
 DATA = ROOT / "data" / "fashion_mnist"
 KEPT_RESULTS = "/results/*/checkpoints/\n/results/*/runs/**/*.safetensors\n"  # here git keeps small results

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_a_table_needs_exactly_the_jobs_of_its_task(project):
     assert project.planned("paper_tables/tab_cls.tex") == {
-        "prepare_data": 1,
+        "prepare_data": 2,  # the backbone has seen the images of two tasks
         "pretrain": 1,
         "train_dense": 2,  # the start of all, and no pruning itself
         "train_method": 13,
@@ -25,9 +25,9 @@ def test_a_table_needs_exactly_the_jobs_of_its_task(project):
 
 
 @pytest.mark.slow
-def test_detection_starts_from_the_backbone_of_segmentation(project):
+def test_detection_starts_from_the_common_backbone(project):
     planned = project.planned("paper_tables/tab_det.tex")
-    assert (planned["prepare_data"], planned["pretrain"], planned["endpoint"]) == (1, 1, 1)
+    assert (planned["prepare_data"], planned["pretrain"], planned["endpoint"]) == (2, 1, 1)
     assert planned["train_dense"] == 4  # and a floor: a head on a random encoder; each with its start
     assert planned["evaluate"] == 2 + planned["train_method"]
 
@@ -53,7 +53,7 @@ def test_probes_need_no_pruning_alone(project):
     planned = project.planned(*(f"results/smoke/verified_probes_{task}.json" for task in ("cls", "seg", "det")))
     assert planned == {
         "prepare_data": 2,
-        "pretrain": 2,
+        "pretrain": 1,
         "train_dense": 6,
         "probe": 5,
         "gather_probes": 3,

@@ -66,7 +66,7 @@ TABLE_RECORDED = (*TABLE_FILES, ".record.json")
 
 
 wildcard_constraints:
-    task="|".join(CFG.tasks),
+    task="|".join(CFG.all_tasks),
     of=f"(probes_)?({'|'.join(CFG.tasks)})",
     method="|".join(METHODS),
     rate=r"\d\.\d\d",

@@ -63,7 +63,7 @@ class Prepare(Job[str]):
 
 def prepared_folders(cfg: ScaleConfig) -> dict[str, str]:
     """Folders with data that the workflow fetches, each with the last task that reads it."""
-    return {task.data.root: name for name, task in cfg.tasks.items() if task.data.name in PREPARED}
+    return {task.data.root: name for name, task in cfg.all_tasks.items() if task.data.name in PREPARED}
 
 
 JOB = Prepare()

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from tap.config.methods import PRETRAINING
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
 from tap.jobs import code_roots
@@ -39,15 +40,18 @@ class Train(RunJob):
         spec = job_spec(cfg, key)
         endpoint, teacher = endpoint_file(spec), teacher_run(spec)
         return {
-            "data": [data_evidence(cfg, key.task)],
+            "data": list(dict.fromkeys(data_evidence(cfg, task) for task in (key.task, *(spec.mixed or {})))),
             "start": start_weights(spec),
             "endpoint": [] if endpoint is None else [endpoint],
             "teacher": [] if teacher is None else [weights(teacher)],
         }
 
     def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
-        """The training loop, task and method."""
-        return ("tap.engine.job:train_run", *code_roots.of_model(key.task, key.method))
+        """The training loop, task and method; where several tasks give the images, all of them."""
+        mixed = tuple(task_of(cfg, key.task).pretrain.mix or ()) if key.method == PRETRAINING else ()
+        models = [root for task in (key.task, *mixed) for root in code_roots.of_model(task, key.method)]
+        loop = ("tap.engine.joint:train_mixed",) if mixed else ()
+        return ("tap.engine.job:train_run", *loop, *dict.fromkeys(models))
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute."""
@@ -75,9 +79,11 @@ class Train(RunJob):
             os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
             os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
         from tap.engine.job import train_run
+        from tap.engine.joint import train_mixed
+        from tap.engine.loop import train
         from tap.tasks.registry import get_task
 
-        train_run(spec, get_task(spec), stamp)
+        train_run(spec, get_task(spec), stamp, train_mixed if spec.mixed else train)
 
 
 JOB = Train()

@@ -170,9 +170,11 @@ def _spec(cfg: ScaleConfig, ledger: Ledger, record: Record, stated: Mapping[str,
         spec = JobSpec.model_validate(record.content["spec"])
     except ValidationError as error:
         raise UserError(f"{record.name}: its settings are of an earlier form, so its run is not evaluated") from error
-    if spec.task not in cfg.tasks:
+    if spec.task not in cfg.all_tasks:
         raise UserError(f"{record.name}: task '{spec.task}' is not among the settings, so its run is not evaluated")
-    data = spec.data.model_copy(update={"root": str(ledger.root / Path(cfg.tasks[spec.task].data.root).expanduser())})
+    data = spec.data.model_copy(
+        update={"root": str(ledger.root / Path(cfg.all_tasks[spec.task].data.root).expanduser())}
+    )
     update: dict[str, Any] = {"data": data, "device": cfg.device}
     if uses_endpoint(spec):
         update["recovery"] = spec.recovery.model_copy(update={"endpoint": stated["recovery_endpoint"]})

@@ -23,7 +23,7 @@ from tap.tasks.classification.imagenet import open_folder
 from tap.tasks.subsets import balanced
 
 PADDED_SIZE = 32
-"""Fashion-MNIST images get a black rim of two pixels, so that a patch size of 4 gives an 8 x 8 grid."""
+"""Fashion-MNIST images get a black rim of two pixels, so that twice this side, 64, is a grid of 8 x 8 patches of 8."""
 
 _IMAGENET_CROP = 0.875
 """Share of the resized image that the evaluation crop keeps (MAE's evaluation: resize to 256, crop 224)."""

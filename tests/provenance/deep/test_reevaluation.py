@@ -37,7 +37,7 @@ def look(run, images=64, seed=0):
     name = f"{run.folder.as_posix()}/evaluation.json"
     records = {name: Record(name, read_record(run.folder / "evaluation.json"), True)}
     task = SimpleNamespace(data=SimpleNamespace(root="none"))
-    cfg = SimpleNamespace(tasks={"cls": task}, device="cpu")
+    cfg = SimpleNamespace(tasks={"cls": task}, all_tasks={"cls": task}, device="cpu")
     return reevaluate(cfg, Ledger(Path(), records, {}, (), ()), Sample(seed, images))
 
 
