@@ -49,7 +49,7 @@ def run_block(block: Any, tokens: Tokens, as_timm: bool = False) -> Tokens:
         block: the transformer block.
         tokens: the states that enter it.
         as_timm: by timm's own forward where the rows allow it, and not by the pieces here, which give the same bits and
-            without gradients need less memory. With gradients it is always so.
+            without gradients need less memory. With gradients, or where a hook listens, it is always so.
     """
     if not recomputes(block):
         return _run_block(block, tokens, as_timm or torch.is_grad_enabled())
@@ -69,7 +69,7 @@ def _run_block(block: Any, tokens: Tokens, as_timm: bool) -> Tokens:
     windows = _windows(block.attn, tokens)
     if windows is not None:
         return _run_window_block(block, tokens, windows)
-    if as_timm and tokens.layout.uniform and type(block.attn) is Attention:
+    if (as_timm or _hooked(block, block.attn)) and tokens.layout.uniform and type(block.attn) is Attention:
         return tokens.with_states(block(tokens.rectangle))
     hidden = block.norm1(tokens.x)
     tokens = add_attention(block, tokens, hidden, *project_all(block.attn, hidden))
@@ -296,11 +296,16 @@ def _add_mlp(block: Any, x: Tensor, tokens: Tokens, windows: Windows | None) -> 
 
 def _mlp(mlp: Any, hidden: Tensor) -> Tensor:
     """timm's MLP; where nothing is learned, its wide activations exist once instead of twice."""
-    if torch.is_grad_enabled() or type(mlp) is not Mlp or type(mlp.act) is not nn.GELU:
+    if torch.is_grad_enabled() or type(mlp) is not Mlp or type(mlp.act) is not nn.GELU or _hooked(mlp, mlp.act):
         return mlp(hidden)
     wide = mlp.fc1(hidden)
     torch.ops.aten.gelu_(wide, approximate=mlp.act.approximate)
     return mlp.drop2(mlp.fc2(mlp.norm(mlp.drop1(wide))))
+
+
+def _hooked(*modules: nn.Module) -> bool:
+    """Whether somebody listens at a module, who would hear nothing of its pieces."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
 
 def _attended(

@@ -8,6 +8,9 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+from tap.encoder.sparse_vit import SparseEncoder
+from tap.reducers.base import Reducer, ReducerSettings
+
 
 def peak_bytes(call: Callable[[], object], device: torch.device) -> int:
     """Most bytes that a call holds at once, without what was allocated before it.
@@ -41,3 +44,13 @@ def weight_bytes(module: nn.Module) -> int:
     """Bytes of a module's parameters and buffers, each counted once."""
     tensors = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+
+
+def lean_twin(encoder: SparseEncoder) -> SparseEncoder:
+    """The dense encoder in the pieces that a pruned one is made of, which need less memory than timm's own block.
+
+    What a pruned encoder needs less than this one is due to the patches that it has removed.
+    """
+    vit = encoder.vit
+    settings = ReducerSettings(width=vit.embed_dim, depth=len(vit.blocks), keep_rate=1.0, layers=(len(vit.blocks),))
+    return SparseEncoder(vit, Reducer(settings), encoder.read_blocks).eval()
