@@ -108,7 +108,7 @@ def test_bad_input_is_refused(jobs, arguments, message):
 
 
 KEYS = {"task": "seg", "kind": "layers", "table": "tab_seg", "figure": "fig_insight", "of": "seg"}
-KEYS["root"] = "data/microscopy"
+KEYS |= {"root": "data/microscopy", "device": "cpu-some-processor-1t", "shapes": "smoke"}
 ARGUMENTS = {
     "headline": [],
     "audit": [],
