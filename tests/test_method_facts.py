@@ -138,7 +138,6 @@ def test_a_new_method_is_one_file_and_another_one_if_it_has_settings(settings, t
     """In a copy of the project, seen by the settings, the schema, the runs, the command line and the registry."""
     for name in ("tap", "workflow"):
         shutil.copytree(name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy("params.yaml", tmp_path)
     (tmp_path / "tap" / "reducers" / "first.py").write_text(NEW)
     if settings:
         (tmp_path / "tap" / "config" / "options" / "first.py").write_text(SETTINGS)

@@ -206,11 +206,12 @@ def one_object(correct: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def with_settings(folder: Path) -> Path:
-    """Puts this project's settings into a folder."""
-    for name in ("params.yaml", *(f"workflow/scales/{scale}.yaml" for scale in ("smoke", "desk", "paper"))):
+    """Puts the settings of every scale into a folder, with the desk scale in use."""
+    for name in (f"workflow/scales/{scale}.yaml" for scale in ("smoke", "desk", "paper")):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text((ROOT / name).read_text())
+    (folder / "params.yaml").write_text("scale: desk\n")
     return folder
 
 

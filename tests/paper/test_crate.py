@@ -32,10 +32,11 @@ RUN = "results/desk/runs/cls/tap/r0.50/main/s0"
 def finished(tmp_path: Path) -> Path:
     """A small project with one table, one run and their records."""
     scales = [f"workflow/scales/{scale}.yaml" for scale in ("desk", "paper")]
-    for name in ("CITATION.cff", "LICENSE", "params.yaml", "workflow/Snakefile", *scales):
+    for name in ("CITATION.cff", "LICENSE", "workflow/Snakefile", *scales):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text((ROOT / name).read_text())
+    (tmp_path / "params.yaml").write_text("scale: desk\n")
     (tmp_path / "tap" / "__pycache__").mkdir(parents=True)
     (tmp_path / "tap" / "code.py").write_text("x = 1\n")
     (tmp_path / "tap" / "__pycache__" / "code.pyc").write_text("")

@@ -92,8 +92,15 @@ def _cells_elsewhere(file: str, recorded: str, recomputed: str) -> Iterator[Diff
     names = [name for name in _NAMES if lines and anew and name in lines[0] and name in anew[0]]
     known: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for line in anew:
-        known.setdefault(tuple(line[name] for name in names), []).append(line)
+        key = tuple(line[name] for name in names)
+        known.setdefault(key, []).append(line)
+        if "row" in names:  # which today's code may call more exactly: `floor` then, `floor_constant` now
+            known.setdefault(
+                tuple(line[name].partition("_")[0] if name == "row" else line[name] for name in names), []
+            ).append(line)
     for line in lines:
+        if line.get("value") == "":
+            continue  # nothing was measured there, and rows and columns without a number come and go
         key = tuple(line[name] for name in names)
         numbers = {name: cell for name, cell in line.items() if name not in _NAMES and _is_number(cell)}
         common = [{name: other.get(name) for name in numbers if name in other} for other in known.get(key, [])]

@@ -214,10 +214,10 @@ def test_the_same_runs_give_the_same_bytes(project, cls_runs) -> None:
 
 
 def test_build_table_reads_the_settings_and_writes_all_files(project, tmp_path: Path) -> None:
-    for name in ("params.yaml", "workflow/scales/smoke.yaml"):
-        target = tmp_path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text((REPOSITORY / name).read_text())
+    scale = tmp_path / "workflow/scales/smoke.yaml"
+    scale.parent.mkdir(parents=True)
+    scale.write_text((REPOSITORY / "workflow/scales/smoke.yaml").read_text())
+    (tmp_path / "params.yaml").write_text("scale: desk\n")
     settings = yaml.safe_load((tmp_path / "workflow/scales/smoke.yaml").read_text())
     seed = settings["tasks"]["cls"]["seeds"][0]
     for method, rate in (("dense", 1.0), ("tap", settings["main_rate"])):

@@ -20,6 +20,19 @@ def test_columns_rows_and_words_more_are_no_difference(file, recorded, recompute
     assert number_differences(file, recorded, recomputed) == []
 
 
+def test_what_was_not_measured_is_looked_for_nowhere():
+    assert (
+        number_differences("a.csv", "row,value,n_seeds\ntap,1.5,2\nsvit,,0\n", "row,value,n_seeds\ntap,1.5,2\n") == []
+    )
+
+
+def test_a_row_that_is_called_more_exactly_now_is_found():
+    then, now = "row,column,value\nfloor,miou,20.5\n", "row,column,value\nfloor_constant,miou,20.5\n"
+    assert number_differences("a.csv", then, now) == []
+    (found,) = number_differences("a.csv", then.replace("20.5", "30.5"), now)
+    assert (found.recorded, found.recomputed) == ("30.5", "20.5")
+
+
 @pytest.mark.parametrize(
     ("file", "recorded", "recomputed", "words"),
     [
