@@ -280,11 +280,13 @@ class JointConfig(Strict):
         "on; null trains each from the pre-trained base",
     )
     train: JointTrainConfig = Field(description="training of every keep rate and variant: one budget for all")
-    seeds: tuple[int, ...] = Field(min_length=1, description="joint seeds; a task uses those that its `seeds` name")
+    seeds: tuple[int, ...] | None = Field(
+        None, description="joint seeds, of which a task uses those that its `seeds` name, too; null takes all of these"
+    )
 
     @model_validator(mode="after")
     def _distinct(self) -> JointConfig:
-        _check_distinct("seeds", self.seeds)
+        _check_distinct("seeds", self.seeds or ())
         return self
 
 
@@ -493,9 +495,10 @@ def _check_joint(joint: JointConfig | None, tasks: Mapping[TaskName, TaskConfig]
         if joint is None:
             raise ValueError(f"joint: is missing, but tasks.{name}.methods lists '{method}', which is trained by it")
         for other, task in having.items():
-            alone = [seed for seed in task.seeds if seed not in joint.seeds]
-            if alone:
-                raise ValueError(f"joint.seeds: has no {alone[0]}, which is one of tasks.{other}.seeds")
+            if joint.seeds is not None and not set(task.seeds) & set(joint.seeds):
+                raise ValueError(f"joint.seeds: has none of tasks.{other}.seeds; name one of them, or null for all")
+            if task.options.of(method) != first.options.of(method):
+                raise ValueError(f"tasks.{other}.options.{method}: is not that of '{name}', with which it is trained")
             _check_same_backbone(f"tasks.{name}.methods: {method}", other, first.model, task.model)
             if _backbone_of(other, task) != _backbone_of(name, first):
                 raise ValueError(
@@ -521,8 +524,8 @@ class ScaleConfig(Strict):
     static_split: tuple[float, ...] = Field(
         (26.8, 33.4, 39.8), description="shared schedule of the static rule: percent of the budget per pruning block"
     )
-    joint: JointConfig | None = Field(None, description="TAP-F's trainings; null where no task lists it")
     tasks: dict[TaskName, TaskConfig] = Field(min_length=1, description="the pipelines of this scale")
+    joint: JointConfig | None = Field(None, description="TAP-F's trainings; null where no task lists it")
     _behind: dict[str, TaskConfig] = PrivateAttr(default_factory=dict)
 
     @property

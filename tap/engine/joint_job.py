@@ -54,7 +54,7 @@ def train_joint_run(specs: Mapping[str, JobSpec], stamp: Stamp = BY_HAND) -> Non
     joint, runs = JointRun.with_run(run_of(first)), {task: run_of(spec) for task, spec in specs.items()}
     device = select_device(first.device)
     base, starts = _base(first), _starts(specs)
-    sampler_seed = derive_seed(first.seed, "tasks of the joint training")
+    sampler_seed = derive_seed(first.seed, "joint sampler")
     identity: dict[str, Any] = {
         "settings": {task: json.loads(job_json(spec, "train")) for task, spec in specs.items()},
         "code": stamp.fingerprint,

@@ -27,6 +27,9 @@ from tap.task_facts import SEG
 
 CPU = torch.device("cpu")
 TOY = {
+    "tasks.cls.pretrain.share": None,  # of other sizes than the other tasks
+    "tasks.cls.pretrain.weights": "none.pth",
+    "tasks.cls.methods": ["dense", "tap"],
     "tasks.cls.data.num_classes": 3,
     "tasks.cls.model.image_size": 8,
     "tasks.cls.model.width": 12,

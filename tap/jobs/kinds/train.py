@@ -78,11 +78,14 @@ class Train(RunJob):
             )
         in_processes(cfg)
         from tap.engine.job import train_run
-        from tap.engine.joint import train_mixed
-        from tap.engine.loop import train
         from tap.tasks.registry import get_task
 
-        train_run(spec, get_task(spec), stamp, train_mixed if spec.mixed else train)
+        if not spec.mixed:
+            train_run(spec, get_task(spec), stamp)
+            return
+        from tap.engine.joint import train_mixed
+
+        train_run(spec, get_task(spec), stamp, train_mixed)
 
 
 def in_processes(cfg: ScaleConfig) -> None:
