@@ -110,6 +110,7 @@ def test_bad_input_is_refused(jobs, arguments, message):
 
 KEYS = {"task": "seg", "kind": "layers", "table": "tab_seg", "figure": "fig_insight", "of": "seg"}
 KEYS |= {"root": "data/microscopy", "device": device_key("cpu", 1), "shapes": "smoke"}
+KEYS |= {"root": "data/microscopy", "method": "tap_f", "rate": "0.50", "variant": "main", "seed": "0"}
 ARGUMENTS = {
     "headline": [],
     "audit": [],
@@ -117,6 +118,7 @@ ARGUMENTS = {
     "figure": ["fig_insight"],
     "publish": ["tab_seg"],
     "verify": ["--task", "seg"],
+    "train_joint": ["tap_f/r0.50/main/s0"],
 }
 
 
