@@ -108,7 +108,7 @@ def test_bad_input_is_refused(jobs, arguments, message):
 
 
 KEYS = {"task": "seg", "kind": "layers", "table": "tab_seg", "figure": "fig_insight", "of": "seg"}
-KEYS["root"] = "data/microscopy"
+KEYS |= {"root": "data/microscopy", "method": "tap_f", "rate": "0.50", "variant": "main", "seed": "0"}
 ARGUMENTS = {
     "headline": [],
     "audit": [],
@@ -116,6 +116,7 @@ ARGUMENTS = {
     "figure": ["fig_insight"],
     "publish": ["tab_seg"],
     "verify": ["--task", "seg"],
+    "train_joint": ["tap_f/r0.50/main/s0"],
 }
 
 
@@ -128,7 +129,9 @@ def test_a_job_that_was_planned_with_other_settings_is_refused(name):
     planned = json.loads(job.planned(cfg, key))
     last = list(planned)[-1]
     with pytest.raises(UserError, match=rf"params\.yaml: changed since the workflow was planned: {last} was 7, is"):
-        call(*words.split(), *ARGUMENTS.get(name, ["seg"]), "--scale", "smoke", "--spec", json.dumps(planned | {last: 7}))
+        call(
+            *words.split(), *ARGUMENTS.get(name, ["seg"]), "--scale", "smoke", "--spec", json.dumps(planned | {last: 7})
+        )
 
 
 def test_no_job_starts_without_params(tmp_path, monkeypatch):
