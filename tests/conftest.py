@@ -1,4 +1,4 @@
-"""Tests see the project's settings without anybody's edits: what params.yaml of the working copy says changes no test."""
+"""Tests see the default settings: what params.yaml of the working copy says changes no test."""
 
 from pathlib import Path
 
