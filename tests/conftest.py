@@ -1,4 +1,4 @@
-"""Tests see the default settings: what params.yaml of the working copy says changes no test."""
+"""Tests see the project's settings without anybody's edits: the working copy's params.yaml changes no test."""
 
 from pathlib import Path
 
