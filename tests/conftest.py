@@ -1,4 +1,4 @@
-"""Tests see the project's settings without anybody's edits: what params.yaml of the working copy says changes no test."""
+"""Tests see the project's settings without anybody's edits: what the working copy's params.yaml says changes none."""
 
 from pathlib import Path
 

@@ -69,7 +69,7 @@ def test_config_check_names_every_scale():
 def jobs(monkeypatch):
     """Records which job a command would start."""
     seen = []
-    start = lambda spec, task, stamp: seen.append(spec)  # noqa: E731
+    start = lambda spec, task, stamp, run=None: seen.append(spec)  # noqa: E731
     monkeypatch.setitem(sys.modules, "tap.engine.job", SimpleNamespace(train_run=start))
     monkeypatch.setitem(sys.modules, "tap.studies.evaluation", SimpleNamespace(evaluate_run=start))
     return seen
@@ -128,7 +128,9 @@ def test_a_job_that_was_planned_with_other_settings_is_refused(name):
     planned = json.loads(job.planned(cfg, key))
     last = list(planned)[-1]
     with pytest.raises(UserError, match=rf"params\.yaml: changed since the workflow was planned: {last} was 7, is"):
-        call(*words.split(), *ARGUMENTS.get(name, ["seg"]), "--scale", "smoke", "--spec", json.dumps(planned | {last: 7}))
+        call(
+            *words.split(), *ARGUMENTS.get(name, ["seg"]), "--scale", "smoke", "--spec", json.dumps(planned | {last: 7})
+        )
 
 
 def test_no_job_starts_without_params(tmp_path, monkeypatch):
