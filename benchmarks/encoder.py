@@ -22,8 +22,6 @@ import argparse
 import json
 import math
 import platform
-import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,6 @@ import torch
 import torch.nn.functional as F
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
 from usual_vitdet import usual_forward
 
 from tap.config.load import load_scale
@@ -46,6 +43,7 @@ from tap.encoder.tokens import Tokens
 from tap.encoder.trace import Trace
 from tap.encoder.vitdet import on_grid
 from tap.plan.specs import job_spec
+from tap.profiling.memory import lean_twin, peak_bytes
 from tap.profiling.throughput import alternate, dense_twin, precision, profile_encoder, profile_model
 from tap.reducers.base import ReducerSettings
 from tap.reducers.build import build_vit
@@ -178,23 +176,6 @@ def build_full(encoder: SparseEncoder, task: str) -> nn.Module:
     return model.to(next(encoder.parameters()).device).eval()
 
 
-def peak_mib(call: Callable[[], object], device: torch.device) -> float:
-    """Memory that a pass needs on top of the weights, as torch's allocator sees it."""
-    if device.type == "cuda":
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        call()
-        return (torch.cuda.max_memory_allocated(device) - before) / 2**20
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        call()
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        profiler.export_chrome_trace(file.name)
-        events = json.loads(Path(file.name).read_text())["traceEvents"]
-    changes = sorted((event for event in events if event["name"] == "[memory]"), key=lambda event: event["ts"])
-    totals = [event["args"]["Total Allocated"] for event in changes]
-    return (max(totals) - totals[0] + changes[0]["args"]["Bytes"]) / 2**20
-
-
 def check_usual_form(encoder: SparseEncoder, images: Tensor) -> None:
     """Refuses to time a usual form that computes something else; in float32, where both agree to 1e-5."""
     vit, twin = encoder.vit, dense_twin(encoder).eval()
@@ -267,12 +248,8 @@ def main() -> None:
     show(result)
     twin = dense_twin(encoder).eval()
     with torch.inference_mode(), precision(device, dtype):
-        show(
-            {
-                "peak_mib": round(peak_mib(lambda: encoder(images, ids), device), 1),
-                "dense_peak_mib": round(peak_mib(lambda: twin(images), device), 1),
-            }
-        )
+        passes = {"peak_mib": encoder, "dense_peak_mib": twin, "dense_in_pieces_peak_mib": lean_twin(encoder)}
+        show({name: round(peak_bytes(lambda: run(images, ids), device) / 2**20, 1) for name, run in passes.items()})  # noqa: B023
         if on_grid(encoder.vit):
             show(time_usual_form(encoder, images, ids, args.iterations))
     if args.full:

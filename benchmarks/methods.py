@@ -156,7 +156,7 @@ def counting(encoder: SparseEncoder, images: int) -> Iterator[list[dict[str, flo
     counts: list[dict[str, float]] = [{} for _ in encoder.vit.blocks]
     handles = []
     for block, count in zip(encoder.vit.blocks, counts, strict=True):
-        for name, part in (("keys", block.norm1), ("attend", block.attn.proj), ("mlp", block.mlp)):
+        for name, part in (("keys", block.norm1), ("attend", block.attn.proj), ("mlp", block.mlp.fc1)):
 
             def add(
                 _module: Any, inputs: tuple[Tensor, ...], count: dict[str, float] = count, name: str = name

@@ -12,6 +12,8 @@ from torch.nn import functional
 
 from tap.core.noise import stateless_uniform
 
+MATRIX_BYTES = 256_000_000
+"""Similarities of one image that exist at once, at most."""
 EPSILON = 1e-6
 """Floor of a key's norm in Eq. 2."""
 TIE = 1e-6
@@ -31,8 +33,15 @@ def cosine_stand_ins(removed: Tensor, kept: Tensor, kept_valid: Tensor | None = 
     Returns:
         Column of the stand-in. ``(B, R)`` int64.
     """
+    at_once = max(1, MATRIX_BYTES // (4 * max(1, kept.shape[1])))
+    kept = _unit(kept).transpose(1, 2)
+    return torch.cat([_most_similar(_unit(some), kept, kept_valid) for some in removed.split(at_once, dim=1)], dim=1)
+
+
+def _most_similar(removed: Tensor, kept: Tensor, kept_valid: Tensor | None) -> Tensor:
+    """The column of the best product of `(B, R, c)` and `(B, c, S)`, of those within `TIE` the lowest `(B, R)`."""
     with torch.autocast(removed.device.type, enabled=False):
-        similarity = torch.bmm(_unit(removed), _unit(kept).transpose(1, 2))
+        similarity = torch.bmm(removed, kept)
     if kept_valid is not None:
         similarity = similarity.masked_fill(~kept_valid.unsqueeze(1), float("-inf"))
     tied = similarity >= similarity.amax(dim=2, keepdim=True) - TIE

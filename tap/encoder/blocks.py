@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from timm.layers import DropPath
+from timm.layers import DropPath, Mlp
 from timm.layers.attention import Attention
 from timm.models.vision_transformer import Block
 from torch import Tensor, nn
@@ -42,11 +42,18 @@ def check_block(block: Any, name: str) -> None:
         raise UserError(f"{name}: blocks of type {kind} cannot be pruned; use a timm VisionTransformer of plain blocks")
 
 
-def run_block(block: Any, tokens: Tokens) -> Tokens:
-    """One whole block without any reduction."""
+def run_block(block: Any, tokens: Tokens, as_timm: bool = False) -> Tokens:
+    """One whole block without any reduction.
+
+    Args:
+        block: the transformer block.
+        tokens: the states that enter it.
+        as_timm: by timm's own forward where the rows allow it, and not by the pieces here, which give the same bits and
+            without gradients need less memory. With gradients, or where a hook listens, it is always so.
+    """
     if not recomputes(block):
-        return _run_block(block, tokens)
-    x = checkpoint(lambda x: _run_block(block, tokens.with_states(x)).x, tokens.x, use_reentrant=False)
+        return _run_block(block, tokens, as_timm or torch.is_grad_enabled())
+    x = checkpoint(lambda x: _run_block(block, tokens.with_states(x), True).x, tokens.x, use_reentrant=False)
     return tokens.with_states(x)
 
 
@@ -58,15 +65,16 @@ def recomputes(block: Any) -> bool:
     return getattr(block, "grad_checkpointing", False) and torch.is_grad_enabled()
 
 
-def _run_block(block: Any, tokens: Tokens) -> Tokens:
+def _run_block(block: Any, tokens: Tokens, as_timm: bool) -> Tokens:
     windows = _windows(block.attn, tokens)
     if windows is not None:
         return _run_window_block(block, tokens, windows)
-    if tokens.layout.uniform and type(block.attn) is Attention:
+    if (as_timm or _hooked(block, block.attn)) and tokens.layout.uniform and type(block.attn) is Attention:
         return tokens.with_states(block(tokens.rectangle))
     hidden = block.norm1(tokens.x)
-    query, key, value = project_all(block.attn, hidden)
-    return _run_mlp(block, add_attention(block, tokens, hidden, query, key, value))
+    tokens = add_attention(block, tokens, hidden, *project_all(block.attn, hidden))
+    del hidden  # the MLP is where memory peaks
+    return _run_mlp(block, tokens)
 
 
 def project(attn: Any, hidden: Tensor, part: Part) -> Tensor:
@@ -107,8 +115,10 @@ def project_all(attn: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return attn.q_norm(query), attn.k_norm(key), value
 
 
-def run_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> Tokens:
-    """The rest of a block whose keys were computed for all candidates: queries and values only for what stays.
+def attend_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> Tokens:
+    """The attention sublayer of a block whose keys were computed for all candidates: the rest only for what stays.
+
+    The MLP is where memory peaks, so that the caller lets go of all that it had computed before `run_mlp`.
 
     Args:
         block: the transformer block.
@@ -117,19 +127,17 @@ def run_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> To
         key: their keys `(T, H, d_h)`.
     """
     if not recomputes(block):
-        return _run_survivors(block, tokens, hidden, key)
+        return _attend_survivors(block, tokens, hidden, key)
 
     def states(x: Tensor, hidden: Tensor, key: Tensor) -> Tensor:
-        return _run_survivors(block, tokens.with_states(x), hidden, key).x
+        return _attend_survivors(block, tokens.with_states(x), hidden, key).x
 
     return tokens.with_states(checkpoint(states, tokens.x, hidden, key, use_reentrant=False))
 
 
-def _run_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> Tokens:
+def _attend_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> Tokens:
     query, value = project(block.attn, hidden, "q"), project(block.attn, hidden, "v")
-    tokens = add_attention(block, tokens, hidden, query, key, value)
-    del hidden, query, key, value  # the MLP is where memory peaks
-    return _run_mlp(block, tokens)
+    return add_attention(block, tokens, hidden, query, key, value)
 
 
 def add_attention(
@@ -283,7 +291,21 @@ def _run_window_block(block: Any, tokens: Tokens, windows: Windows) -> Tokens:
 
 
 def _add_mlp(block: Any, x: Tensor, tokens: Tokens, windows: Windows | None) -> Tensor:
-    return x + _drop_path(block.drop_path2, block.ls2(block.mlp(block.norm2(x))), tokens, windows)
+    return x + _drop_path(block.drop_path2, block.ls2(_mlp(block.mlp, block.norm2(x))), tokens, windows)
+
+
+def _mlp(mlp: Any, hidden: Tensor) -> Tensor:
+    """timm's MLP; where nothing is learned, its wide activations exist once instead of twice."""
+    if torch.is_grad_enabled() or type(mlp) is not Mlp or type(mlp.act) is not nn.GELU or _hooked(mlp, mlp.act):
+        return mlp(hidden)
+    wide = mlp.fc1(hidden)
+    torch.ops.aten.gelu_(wide, approximate=mlp.act.approximate)
+    return mlp.drop2(mlp.fc2(mlp.norm(mlp.drop1(wide))))
+
+
+def _hooked(*modules: nn.Module) -> bool:
+    """Whether somebody listens at a module, who would hear nothing of its pieces."""
+    return any(module._forward_hooks or module._forward_pre_hooks for module in modules)
 
 
 def _attended(

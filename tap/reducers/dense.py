@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from timm.models.vision_transformer import Block
+
+from tap.encoder.blocks import run_block
+from tap.encoder.state import ForwardState
+from tap.encoder.tokens import Tokens
 from tap.method_facts import Method, Row
 from tap.reducers.base import Reducer, ReducerSettings
 from tap.reducers.registry import register
@@ -18,3 +23,7 @@ class Dense(Reducer):
 
     def __init__(self, settings: ReducerSettings) -> None:
         super().__init__(replace(settings, keep_rate=1.0))
+
+    def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
+        """timm's own block, so that the reference is the model as everybody else runs it."""
+        return run_block(block, tokens, as_timm=True)

@@ -6,7 +6,7 @@ from timm.models.vision_transformer import Block
 
 from tap.core.noise import stateless_uniform
 from tap.core.selection import select
-from tap.encoder.blocks import project, run_block, run_survivors
+from tap.encoder.blocks import attend_survivors, project, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.method_facts import Method, Row
@@ -34,4 +34,7 @@ class Random(FixedSchedule):
         hidden = block.norm1(tokens.x)
         keys = project(block.attn, hidden, "k")
         rows, tokens = remove(layer, tokens, keep, counts, state, keys)
-        return run_survivors(block, tokens, hidden.index_select(0, rows), keys.index_select(0, rows))
+        hidden, keys = hidden.index_select(0, rows), keys.index_select(0, rows)
+        tokens = attend_survivors(block, tokens, hidden, keys)
+        del hidden, keys
+        return run_mlp(block, tokens)

@@ -8,7 +8,7 @@ from timm.models.vision_transformer import Block
 
 from tap.core.budget import keep_count, split_by_shares
 from tap.core.selection import select
-from tap.encoder.blocks import project, received_attention, run_block, run_survivors
+from tap.encoder.blocks import attend_survivors, project, received_attention, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.errors import UserError
@@ -46,4 +46,7 @@ class Static(FixedSchedule):
         scores = received_attention(block, tokens, query, keys, from_class=False)
         keep = select(scores, tokens.layout.counts_tensor - count)
         rows, tokens = remove(layer, tokens, keep, [count] * tokens.layout.batch, state, keys, scores=scores)
-        return run_survivors(block, tokens, hidden.index_select(0, rows), keys.index_select(0, rows))
+        hidden, keys = hidden.index_select(0, rows), keys.index_select(0, rows)
+        tokens = attend_survivors(block, tokens, hidden, keys)
+        del hidden, keys
+        return run_mlp(block, tokens)

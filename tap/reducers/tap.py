@@ -12,7 +12,7 @@ from tap.core.register import Controller
 from tap.core.selection import ragged_register_scores, register_scores, select
 from tap.core.straight_through import gather_retained, soft_keep, straight_through
 from tap.core.temperature import cosine_temperature
-from tap.encoder.blocks import project, ragged_incoming_attention, run_block, run_survivors
+from tap.encoder.blocks import attend_survivors, project, ragged_incoming_attention, run_block, run_mlp
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.method_facts import Method, Row
@@ -89,7 +89,11 @@ class Tap(Reducer):
         rows, survivors = remove(layer, tokens, keep, counts, state, keys, scale, scores)
         if self.training and self.settings.estimator != "hard":
             survivors = survivors.with_states(self._masked(tokens, perturbed, keep, allocation, rows, state))
-        return run_survivors(block, survivors, hidden.index_select(0, rows), keys.index_select(0, rows))
+        del tokens, scores, perturbed, register_state
+        hidden, keys = hidden.index_select(0, rows), keys.index_select(0, rows)  # those of removed patches are freed
+        survivors = attend_survivors(block, survivors, hidden, keys)
+        del hidden, keys
+        return run_mlp(block, survivors)
 
     def scores(self, block: Block, tokens: Tokens, hidden: Tensor, keys: Tensor, register_rows: Tensor) -> Tensor:
         """Register-to-patch scores on the padded grid `(B, N)`, float32 (Eq. 1); in ablations what stands in for them.

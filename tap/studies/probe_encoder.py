@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from tap.core.budget import keep_count
 from tap.criteria.base import Criterion, ProbeInputs
 from tap.encoder.attention import incoming_attention
-from tap.encoder.blocks import attention_operands, project, run_block, run_survivors
+from tap.encoder.blocks import attend_survivors, attention_operands, project, run_block, run_mlp
 from tap.encoder.recovery_buffer import RecoveryBuffer, RecoverySettings
 from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.encoder.state import ForwardState
@@ -85,7 +85,10 @@ class FrozenBlock:
         kept = criterion.keep(inputs, count)
         keep = torch.zeros(batch, inputs.patches, dtype=torch.bool, device=kept.device).scatter_(1, kept, True)
         rows, survivors = remove(inputs.layer, self.tokens, keep, [count] * batch, state, self.keys)
-        return run_survivors(self.block, survivors, self.hidden.index_select(0, rows), self.keys.index_select(0, rows))
+        survivors = attend_survivors(
+            self.block, survivors, self.hidden.index_select(0, rows), self.keys.index_select(0, rows)
+        )
+        return run_mlp(self.block, survivors)
 
 
 @dataclass

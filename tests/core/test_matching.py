@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tap.core import matching
 from tap.core.matching import cosine_stand_ins, random_stand_ins, spatial_stand_ins, top_score_stand_in
 
 small = settings(deadline=None, max_examples=30, derandomize=True)
@@ -151,3 +152,16 @@ def test_random_stand_ins_are_uniform_over_the_retained() -> None:
     assert ((counts[[0, 2, 3, 5, 6]] - 2000).abs() < 200).all()  # five standard deviations
     assert not torch.equal(pointer, random_stand_ins(1, ids, 3, removed, 20, valid))
     assert not torch.equal(pointer, random_stand_ins(0, ids, 6, removed, 20, valid))
+
+
+@pytest.mark.parametrize("removed", [0, 1, 7])
+def test_some_rows_at_a_time_are_all_rows(monkeypatch, removed):
+    generator = torch.Generator().manual_seed(3)
+    rows, kept = torch.randn(2, removed, 8, generator=generator), torch.randn(2, 5, 8, generator=generator)
+    valid = torch.tensor([[True] * 5, [True, True, False, False, False]])
+    whole = matching.cosine_stand_ins(rows, kept, valid)
+    monkeypatch.setattr(matching, "MATRIX_BYTES", 2 * 4 * 5)
+    products = []
+    monkeypatch.setattr(torch, "bmm", lambda a, b, real=torch.bmm: (products.append(a.shape[1]), real(a, b))[1])
+    assert torch.equal(matching.cosine_stand_ins(rows, kept, valid), whole)
+    assert max(products) <= 2

@@ -9,7 +9,7 @@ from timm.models.vision_transformer import Block, ResPostBlock
 from tiny_models import randomise, tiny_vit
 from torch import nn
 
-from tap.encoder.blocks import add_attention, check_block, project, run_block, run_mlp, run_survivors
+from tap.encoder.blocks import add_attention, attend_survivors, check_block, project, run_block, run_mlp
 from tap.encoder.layout import Layout
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.tokens import Tokens
@@ -55,7 +55,10 @@ def test_pieces_are_the_block(name, counts, by_length):
     for got in (
         run_block(block, tokens),
         pieces(block, tokens),
-        run_survivors(block, tokens, block.norm1(tokens.x), project(block.attn, block.norm1(tokens.x), "k")),
+        run_mlp(
+            block,
+            attend_survivors(block, tokens, block.norm1(tokens.x), project(block.attn, block.norm1(tokens.x), "k")),
+        ),
     ):
         start = 0
         for image in tokens.layout.order:
