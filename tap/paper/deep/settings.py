@@ -34,14 +34,18 @@ def with_recorded_settings(evidence: Evidence, record: Record) -> Evidence:
     if stated is None:
         return evidence
     under = replace(evidence)
-    under.settings = _settings(record.name, stated)
+    under.settings = _settings(record.name, stated, evidence.settings)
     return under
 
 
-def check_settings(ledger: Ledger) -> Outcome:
+def check_settings(cfg: ScaleConfig, ledger: Ledger) -> Outcome:
     """Settings that records of tables name against those in the records of every training and evaluation.
 
     A table of settings is made from nothing else, so this is what keeps anybody from naming others.
+
+    Args:
+        cfg: settings of today.
+        ledger: the records.
     """
     outcome = Outcome()
     looked_at: set[str] = set()
@@ -52,10 +56,10 @@ def check_settings(ledger: Ledger) -> Outcome:
             continue
         looked_at.add(text)
         with outcome.following(table.name):
-            cfg = _settings(table.name, stated)
+            then = _settings(table.name, stated, cfg)
             for record in by_job(ledger, "train", "evaluate"):
                 with outcome.following(record.name):
-                    outcome.add(SETTINGS, 1, _beside(table.name, cfg, record))
+                    outcome.add(SETTINGS, 1, _beside(table.name, then, record))
     return outcome
 
 
@@ -70,8 +74,11 @@ def _beside(table: str, cfg: ScaleConfig, record: Record) -> list[Difference]:
     return list(tree_differences(table, *pair, f"{_STATED}, {run.id}"))
 
 
-def _settings(name: str, stated: Any) -> ScaleConfig:
+def _settings(name: str, stated: Any, today: ScaleConfig) -> ScaleConfig:
+    """Recorded settings, which hold the tasks that were made; tasks that they only refer to are today's."""
+    made = stated["tasks"]
+    others = {task: settings.model_dump() for task, settings in today.all_tasks.items() if task not in made}
     try:
-        return ScaleConfig.model_validate(stated)
+        return ScaleConfig.model_validate({**stated, "tasks": {**made, **others}}).only(list(made))
     except ValidationError as error:
         raise UserError(f"{name}: its settings are of an earlier form, so its table is not made anew") from error

@@ -45,7 +45,7 @@ def verify_deeply(
         "scores from single images": check_runs,
         "probes from single images": check_probes,
         "rows from scores": lambda ledger: check_rows(scale, ledger),
-        "settings of tables from those of runs": check_settings,
+        "settings of tables from those of runs": lambda ledger: check_settings(cfg, ledger),
         "tables and figures, with every interval": lambda ledger: check_tables_and_figures(scale, ledger, stale),
         "published copies": check_copies,
         "verdicts": lambda ledger: check_verdicts(scale, ledger, stale, untrusted),
