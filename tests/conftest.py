@@ -1,4 +1,4 @@
-"""Tests see the project's settings without anybody's edits: what the working copy's params.yaml says changes none."""
+"""Tests see the project's settings without anybody's edits: the working copy's params.yaml changes no test."""
 
 from pathlib import Path
 

@@ -108,7 +108,7 @@ def test_bad_input_is_refused(jobs, arguments, message):
 
 
 KEYS = {"task": "seg", "kind": "layers", "table": "tab_seg", "figure": "fig_insight", "of": "seg"}
-KEYS["root"] = "data/microscopy"
+KEYS |= {"root": "data/microscopy", "method": "tap_f", "rate": "0.50", "variant": "main", "seed": "0"}
 ARGUMENTS = {
     "headline": [],
     "audit": [],
@@ -116,6 +116,7 @@ ARGUMENTS = {
     "figure": ["fig_insight"],
     "publish": ["tab_seg"],
     "verify": ["--task", "seg"],
+    "train_joint": ["tap_f/r0.50/main/s0"],
 }
 
 

@@ -142,6 +142,7 @@ def test_a_new_method_is_one_file_and_another_one_if_it_has_settings(settings, t
     if settings:
         (tmp_path / "tap" / "config" / "options" / "first.py").write_text(SETTINGS)
     overrides = "\n  smoke:\n    tasks.cls.methods: [dense, first]\n    tasks.seg.methods: [dense, first]\n"
+    overrides += "    tasks.det.methods: [dense, tap]\n"  # TAP-F of one task alone is refused
     overrides += "    tasks.seg.options.first.slope: 0.5\n" if settings else ""
     (tmp_path / "params.yaml").write_text(f"scale: smoke\noverrides:{overrides}")
     code = """

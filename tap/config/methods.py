@@ -18,7 +18,10 @@ DENSE: Final = "dense"
 """No pruning: the reference of every comparison."""
 
 TAP: Final = "tap"
-"""The paper's method, which alone is measured at several keep rates."""
+"""The paper's method, with a backbone per task."""
+
+TAP_F: Final = "tap_f"
+"""The paper's method on a frozen base."""
 
 MAIN: Final = "main"
 """The variant that the main tables show."""
@@ -31,6 +34,9 @@ METHODS: Final = read_methods()
 
 COMMON_RECOVERY: Final = tuple(name for name, facts in METHODS.items() if facts.method.readout == "common")
 """Methods without a readout of their own: a dense task gives them the common parameter-free recovery."""
+
+FROZEN: Final = tuple(name for name, facts in METHODS.items() if facts.method.frozen)
+"""Methods that one joint training makes for all tasks, on a frozen base."""
 
 LEARNED_RECOVERY: Final = tuple(name for name, facts in METHODS.items() if facts.method.readout == "learned")
 """Methods with a recovery scale of their own."""

@@ -248,6 +248,48 @@ class MixConfig(Strict):
     augment: AugmentConfig = AugmentConfig()
 
 
+class JointTrainConfig(Strict):
+    """A training of several tasks in turn; batches and augmentation are those of each task's `method`."""
+
+    steps: int = Field(ge=1, description="optimizer steps over all tasks, one of which is drawn uniformly at each")
+    optimizer: OptimizerConfig
+    schedule: ScheduleConfig = Field(ScheduleConfig(), description="warm-up and milestones in steps")
+    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 uses autocast")
+    threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
+    checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
+    log_steps: int = Field(10, ge=1, description="steps between log lines")
+
+    @model_validator(mode="after")
+    def _schedule_is_inside(self) -> JointTrainConfig:
+        if self.schedule.warmup >= self.steps:
+            raise ValueError(f"schedule.warmup {self.schedule.warmup:g} fills the whole training of {self.steps} steps")
+        return self
+
+    def of(self, own: TrainConfig) -> TrainConfig:
+        """As one of the tasks sees it, whose own training gives batches and augmentation."""
+        shared = {name: getattr(self, name) for name in type(self).model_fields if name != "steps"}
+        return TrainConfig(length=self.steps, unit="steps", batch_size=own.batch_size, augment=own.augment, **shared)
+
+
+class JointConfig(Strict):
+    """TAP-F: all tasks that list it are trained together, on one frozen base (Sec. TAP-J and TAP-F ownership)."""
+
+    start: JointTrainConfig | None = Field(
+        None,
+        description="a training at keep rate 1, one per seed and ownership of the updates, from which all variants go "
+        "on; null trains each from the pre-trained base",
+    )
+    train: JointTrainConfig = Field(description="training of every keep rate and variant: one budget for all")
+    seeds: tuple[int, ...] | None = Field(
+        None, description="joint seeds, of which a task uses those that its `seeds` name, too; null takes all of these"
+    )
+
+    @model_validator(mode="after")
+    def _distinct(self) -> JointConfig:
+        _check_distinct("seeds", self.seeds or ())
+        return self
+
+
 class PretrainConfig(Strict):
     """MAE pre-training of the desk backbone, or a file with public weights at paper scale."""
 
@@ -438,6 +480,37 @@ def _check_same_backbone(where: str, other: str, mine: ModelConfig, its: ModelCo
             raise ValueError(f"{where}: '{other}' has model.{size} {found}, not {own}, so no backbone fits both")
 
 
+def _check_joint(joint: JointConfig | None, tasks: Mapping[TaskName, TaskConfig]) -> None:
+    """What a method that all tasks share a frozen base for asks of the settings."""
+    for method in (name for name, facts in METHODS.items() if facts.method.frozen):
+        having = {name: task for name, task in tasks.items() if method in task.methods}
+        if not having:
+            continue
+        name, first = next(iter(having.items()))
+        if len(having) == 1:
+            raise ValueError(
+                f"tasks.{name}.methods: '{method}' is trained for several tasks together; list it in another task as "
+                "well, or leave it out here"
+            )
+        if joint is None:
+            raise ValueError(f"joint: is missing, but tasks.{name}.methods lists '{method}', which is trained by it")
+        for other, task in having.items():
+            if joint.seeds is not None and not set(task.seeds) & set(joint.seeds):
+                raise ValueError(f"joint.seeds: has none of tasks.{other}.seeds; name one of them, or null for all")
+            if task.options.of(method) != first.options.of(method):
+                raise ValueError(f"tasks.{other}.options.{method}: is not that of '{name}', with which it is trained")
+            _check_same_backbone(f"tasks.{name}.methods: {method}", other, first.model, task.model)
+            if _backbone_of(other, task) != _backbone_of(name, first):
+                raise ValueError(
+                    f"tasks.{other}.pretrain: '{method}' shares one base, but this is not the backbone of '{name}'"
+                )
+
+
+def _backbone_of(name: TaskName, task: TaskConfig) -> str:
+    """The file, or the task whose pre-training makes it."""
+    return task.pretrain.weights or f"pre-trained for {task.pretrain.share or name}"
+
+
 class ScaleConfig(Strict):
     """Everything that one scale fixes."""
 
@@ -445,13 +518,14 @@ class ScaleConfig(Strict):
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes a GPU where there is one")
     processes: int = Field(1, ge=1, description="processes (GPUs) of one training; torchrun starts more than one")
     main_rate: KeepRate = Field(0.5, description="keep rate of every method in the main tables")
-    keep_rates: tuple[KeepRate, ...] = Field((0.3, 0.5, 0.7), description="keep rates of TAP-J")
+    keep_rates: tuple[KeepRate, ...] = Field((0.3, 0.5, 0.7), description="keep rates of TAP-J and TAP-F")
     variants: tuple[str, ...] = Field((), description="ablations to make beside the main runs (tap/config/variants.py)")
     controller: ControllerConfig = ControllerConfig()
     static_split: tuple[float, ...] = Field(
         (26.8, 33.4, 39.8), description="shared schedule of the static rule: percent of the budget per pruning block"
     )
     tasks: dict[TaskName, TaskConfig] = Field(min_length=1, description="the pipelines of this scale")
+    joint: JointConfig | None = Field(None, description="TAP-F's trainings; null where no task lists it")
     _behind: dict[str, TaskConfig] = PrivateAttr(default_factory=dict)
 
     @property
@@ -488,12 +562,7 @@ class ScaleConfig(Strict):
             if unknown:
                 known = ", ".join(methods_of(name))
                 raise ValueError(f"tasks.{name}.methods: '{unknown[0]}' is not a method of this task; known: {known}")
-            joint = [method for method in task.methods if METHODS[method].method.frozen]
-            if joint:
-                raise ValueError(
-                    f"tasks.{name}.methods: '{joint[0]}' is trained for all tasks together, which the workflow does "
-                    "not do yet; leave it out here (in your own code: tap.create_joint_model)"
-                )
+        _check_joint(self.joint, self.tasks)
         return self
 
 
@@ -530,7 +599,7 @@ class JobSpec(Strict):
     model: ModelConfig
     pretrain: PretrainConfig
     mixed: dict[TaskName, MixedImages] | None = None
-    start_from: Literal["scratch", "pretrained", "dense"]
+    start_from: Literal["scratch", "pretrained", "dense", "joint"]
     weights_of: str | None = None
     controller: ControllerConfig
     static_split: tuple[float, ...]

@@ -10,7 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tap.config.methods import TAP
+from tap.config.methods import TAP, TAP_F
+
+_SHARED_ADAPTER: Final = {"options.tap_f.adapters_of": "shared"}
+
+JOINT_STARTS: Final = {"own": "start", "shared": "shared-adapter-start"}
+"""Variants at keep rate 1 that joint trainings go on from, by who owns the low-rank updates."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +39,28 @@ class Variant:
     trained: bool = True
 
 
+_INDEPENDENT: Final = {"controller.estimator": "independent"}
+
 VARIANTS: Final[Mapping[str, Variant]] = {
-    "no_gumbel": Variant("no Gumbel noise on the training scores", {"controller.gumbel": False}),
-    "fixed_tau": Variant("temperature 1 from start to end", {"controller.tau_start": 1.0, "controller.tau_end": 1.0}),
+    "no_gumbel": Variant("no Gumbel noise on the training scores", {"controller.gumbel": False}, (TAP_F,)),
+    "fixed_tau": Variant(
+        "temperature 1 from start to end", {"controller.tau_start": 1.0, "controller.tau_end": 1.0}, (TAP_F,)
+    ),
+    "independent": Variant("independent gates with a rate loss; counts vary", _INDEPENDENT, (TAP_F,)),
+    "hard_only": Variant("hard selection, no surrogate gradient", {"controller.estimator": "hard"}, (TAP_F,)),
+    "attention_selection": Variant(
+        "incoming attention ranks the patches", {"controller.selection": "attention"}, (TAP_F,)
+    ),
+    "static_query": Variant(
+        "the initial register ranks the patches at every block", {"controller.selection": "initial"}, (TAP_F,)
+    ),
+    "shared_register": Variant("one register for all tasks", {"options.tap_f.register_of": "shared"}, (TAP_F,)),
+    "own_shared": Variant("one set of low-rank updates for all tasks", dict(_SHARED_ADAPTER), (TAP_F,)),
+    "shared_shared": Variant(
+        "one register and one set of low-rank updates for all tasks",
+        {"options.tap_f.register_of": "shared", **_SHARED_ADAPTER},
+        (TAP_F,),
+    ),
     "alpha_1": Variant(
         "full offset at every removed position",
         {"recovery.scale": 1.0},
@@ -45,6 +69,13 @@ VARIANTS: Final[Mapping[str, Variant]] = {
     ),
 }
 """By name. `variants` of a scale says which of them it makes."""
+
+
+def changes_of(variant: str) -> Mapping[str, Any]:
+    """What a variant, or a start of joint trainings, changes; nothing for the main one."""
+    if variant == JOINT_STARTS["shared"]:
+        return _SHARED_ADAPTER
+    return VARIANTS[variant].changes if variant in VARIANTS else {}
 
 
 def variants_of(task: str, method: str) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, loop: Callable[
         identity["processes"] = processes.world_size  # each draws for its share of a batch, and sums are split by them
         states = ResumeStates(run.scratch, identity, lambda text: _say(run, text, processes))
         with states.held() if processes.first else nullcontext():
-            _check_writable(run.folder)
+            check_writable(run.folder)
             if processes.first_then_others(lambda: states.finished and is_published(run)):
                 _say(run, "already trained with these settings, code and inputs; nothing to do", processes)
                 return
@@ -114,7 +114,7 @@ def starting_weights(spec: JobSpec) -> Path | None:
     Raises:
         UserError: the file is not there.
     """
-    if spec.start_from == "pretrained" and spec.pretrain.weights is not None:
+    if spec.start_from in ("pretrained", "joint") and spec.pretrain.weights is not None:
         path = Path(spec.pretrain.weights).expanduser()
         if not path.is_file():
             raise UserError(f"{path}: there is no such file, but pretrain.weights names it; fetch it, or mend the path")
@@ -156,7 +156,7 @@ def load_start(spec: JobSpec, model: nn.Module) -> None:
         load_backbone(model.encoder.vit, path, spec.pretrain.sha256 if own else None, pretrained_only=own)
 
 
-def _check_writable(folder: Path) -> None:
+def check_writable(folder: Path) -> None:
     """Makes the folder and removes what a killed writer left in it.
 
     Raises:

@@ -47,6 +47,11 @@ def computing_with(task: str) -> tuple[str, ...]:
     return (*COMPUTING, *TASKS[task].libraries)
 
 
+def computing_with_all() -> tuple[str, ...]:
+    """Libraries of the jobs that compute with the models of several tasks."""
+    return tuple(dict.fromkeys(library for task in TASKS for library in computing_with(task)))
+
+
 def of_data(name: str) -> tuple[str, ...]:
     """Root of what prepares a dataset, or checks one that is a person's own; none where neither can be."""
     module = {**PREPARED, **CHECKED}.get(name)

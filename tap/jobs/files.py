@@ -7,8 +7,9 @@ from pathlib import Path
 from tap.config.datasets import PREPARED
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
-from tap.plan.runs import probe_folder, probes_of, runs_of_table, task_of
-from tap.plan.starts import source_run
+from tap.plan.joint import is_joint
+from tap.plan.runs import probe_folder, probes_of, runs_of_table, task_of, weights_run
+from tap.plan.starts import base_run, source_run
 from tap.runs import Run
 
 
@@ -30,15 +31,29 @@ def start_weights(spec: JobSpec) -> list[Path]:
     Raises:
         UserError: the file that the settings name is not there.
     """
-    if spec.start_from == "pretrained" and spec.pretrain.weights is not None:
-        path = Path(spec.pretrain.weights).expanduser()
-        if not path.is_file():
-            raise UserError(
-                f"tasks.{spec.task}.pretrain.weights: {path} is not there; put the file there, or name another"
-            )
-        return [path]
+    if spec.start_from in ("pretrained", "joint") and spec.pretrain.weights is not None:
+        return [_given_weights(spec)]
     source = source_run(spec)
     return [] if source is None else [weights(source)]
+
+
+def evaluated_weights(spec: JobSpec) -> list[Path]:
+    """The weights that an evaluation reads: those of the run, and the base where that is a file of its own.
+
+    Raises:
+        UserError: the file that the settings name is not there.
+    """
+    own = weights(weights_run(spec))
+    if not is_joint(spec):
+        return [own]
+    return [own, weights(base_run(spec)) if spec.pretrain.weights is None else _given_weights(spec)]
+
+
+def _given_weights(spec: JobSpec) -> Path:
+    path = Path(str(spec.pretrain.weights)).expanduser()
+    if not path.is_file():
+        raise UserError(f"tasks.{spec.task}.pretrain.weights: {path} is not there; put the file there, or name another")
+    return path
 
 
 def results_of_runs(cfg: ScaleConfig, task: str) -> list[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER, TAP
+from tap.config.methods import DENSE, FROZEN, MAIN, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
 from tap.config.variants import VARIANTS
 from tap.errors import UserError
@@ -52,7 +52,7 @@ def dense_run(cfg: ScaleConfig, task: str, seed: int) -> Run:
 
 
 def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
-    """The runs behind a task's tables: each method at the main rate, TAP-J at every rate, the variants of the scale.
+    """The runs behind a task's tables: each method at the main rate, TAP at every rate, the variants of the scale.
 
     A dense task has one more: no pruning with a random encoder, which says what a trained encoder is worth.
 
@@ -62,8 +62,12 @@ def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
     settings = task_of(cfg, task)
     runs = []
     for method in settings.methods:
-        rates = {DENSE: [1.0], TAP: sorted({cfg.main_rate, *cfg.keep_rates})}.get(method, [cfg.main_rate])
-        runs += [Run(cfg.scale, task, method, rate, seed=seed) for rate in rates for seed in settings.seeds]
+        rates = {DENSE: [1.0]}.get(method, [cfg.main_rate])
+        if method in (TAP, *FROZEN):
+            rates = sorted({cfg.main_rate, *cfg.keep_rates})
+        runs += [
+            Run(cfg.scale, task, method, rate, seed=seed) for rate in rates for seed in seeds_of(cfg, task, method)
+        ]
     if TASKS[task].floors and settings.start_from == "dense":  # at paper scale it would cost as much as a method
         runs.append(Run(cfg.scale, task, DENSE, variant=RANDOM_ENCODER, seed=settings.seeds[0]))
     return runs + variant_runs(cfg, task)
@@ -79,8 +83,14 @@ def variant_runs(cfg: ScaleConfig, task: str) -> list[Run]:
         for method in VARIANTS[name].methods
         if method in settings.methods
         for rate in VARIANTS[name].rates or (cfg.main_rate,)
-        for seed in settings.seeds
+        for seed in seeds_of(cfg, task, method)
     ]
+
+
+def seeds_of(cfg: ScaleConfig, task: str, method: str) -> list[int]:
+    """Seeds of a method's runs: the task's own, and of a joint training those that are joint seeds, too."""
+    joint = cfg.joint.seeds if cfg.joint is not None and method in FROZEN else None
+    return [seed for seed in task_of(cfg, task).seeds if joint is None or seed in joint]
 
 
 def probes_of(task: str) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from tap.config.lookup import method_of
 from tap.config.messages import explain
 from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER, methods_of
 from tap.config.schema import JobSpec, MixedImages, PretrainConfig, ScaleConfig, TaskConfig
-from tap.config.variants import VARIANTS, variants_of
+from tap.config.variants import JOINT_STARTS, VARIANTS, changes_of, variants_of
 from tap.errors import UserError
 from tap.plan.endpoints import uses_endpoint
 from tap.plan.runs import pretraining_run, probed_runs, run_of, runs_of_table, task_of
@@ -49,11 +50,15 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
             f"tasks.{run.task}.pretrain.share: the backbone is that of '{settings.pretrain.share}', whose run is "
             f"{pretraining_run(cfg, run.task).id}"
         )
-    if run.variant not in _variants(run, settings):
-        raise UserError(f"variant: {run.id} cannot be made; known here are {', '.join(_variants(run, settings))}")
+    if run.variant not in (known := _variants(cfg, run, settings)):
+        raise UserError(f"variant: {run.id} cannot be made; known here are {', '.join(known)}")
     if run.method in (PRETRAINING, DENSE) and run.rate != 1.0:
         raise UserError(f"keep rate: '{run.method}' removes nothing, so its rate is 1, not {run.rate}")
-    train, start_from = training_of(settings, run)
+    if method_of(run.method).frozen and cfg.joint is None:
+        raise UserError(f"joint: is missing in the settings, so {run.id} cannot be trained; give `joint.train`")
+    if run.variant in JOINT_STARTS.values() and run.rate != 1.0:
+        raise UserError(f"keep rate: {run.id} is what joint trainings go on from, so its rate is 1, not {run.rate}")
+    train, start_from = training_of(settings, run, cfg.joint)
     if train is None:
         raise UserError(
             f"tasks.{run.task}.pretrain: weights are given ({settings.pretrain.weights}), so there is no "
@@ -104,17 +109,19 @@ def varied(spec: JobSpec) -> JobSpec:
     Raises:
         UserError: an entry of `tap.config.variants` names a setting that there is not, or a value that it cannot have.
     """
-    variant = VARIANTS.get(spec.variant)
-    if variant is None:
+    changes = changes_of(spec.variant)
+    if not changes:
         return spec
     tree = spec.model_dump(mode="json")
-    for path, value in variant.changes.items():
+    for path, value in changes.items():
         section, _, last = path.rpartition(".")
         node = tree
         for name in section.split(".") if section else ():
-            node = node[name] = node.get(name) or {}
+            child = node[name] = node.get(name) or {}
+            node = child
         node[last] = value
-    tree["weights_of"] = None if variant.trained else MAIN
+    untrained = spec.variant in VARIANTS and not VARIANTS[spec.variant].trained
+    tree["weights_of"] = MAIN if untrained else None
     try:
         return JobSpec.model_validate(tree)
     except ValidationError as error:
@@ -181,10 +188,12 @@ def probe_parameters(cfg: ScaleConfig, task: str, kind: str) -> dict[str, Any]:
     return {"task": task, "kind": kind, "specs": specs, "probes": probes}
 
 
-def _variants(run: Run, settings: TaskConfig) -> tuple[str, ...]:
+def _variants(cfg: ScaleConfig, run: Run, settings: TaskConfig) -> tuple[str, ...]:
     """The variants that a run of this task and method may have."""
     starts = STARTS.values() if settings.start_from == "dense" else ()
     own = [MAIN, RANDOM_ENCODER, *starts] if run.method == DENSE else [MAIN]
+    if method_of(run.method).frozen and cfg.joint is not None and cfg.joint.start is not None:
+        own += JOINT_STARTS.values()
     unknown = () if TASKS[run.task].floors else RANDOM_ENCODERS
     return (*(name for name in own if name not in unknown), *variants_of(run.task, run.method))
 

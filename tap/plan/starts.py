@@ -8,11 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Literal
 
+from tap.config.lookup import method_of
 from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER
-from tap.config.schema import JobSpec, TaskConfig, TrainConfig
+from tap.config.schema import JobSpec, JointConfig, TaskConfig, TrainConfig
+from tap.config.variants import JOINT_STARTS
 from tap.runs import Run
 
-Start = Literal["scratch", "pretrained", "dense"]
+Start = Literal["scratch", "pretrained", "dense", "joint"]
 
 STARTS: Final = {MAIN: "start", RANDOM_ENCODER: "random-encoder-start"}
 """Variants of no pruning that others go on from (`start_from: dense`), by the variant that goes on."""
@@ -33,15 +35,25 @@ def is_start(run: Run) -> bool:
 
 def source_run(spec: JobSpec) -> Run | None:
     """The run whose weights a training starts from; None where it starts from random ones or from a given file."""
-    if spec.start_from == "scratch" or (spec.start_from == "pretrained" and spec.pretrain.weights is not None):
+    if spec.start_from == "scratch":
         return None
-    if spec.start_from == "pretrained":
-        return Run(spec.scale, spec.pretrain.share or spec.task, PRETRAINING)
+    if spec.start_from in ("pretrained", "joint"):  # a joint training begins with the base
+        return None if spec.pretrain.weights is not None else base_run(spec)
     return start_run(Run(spec.scale, spec.task, spec.method, spec.rate, spec.variant, spec.seed))
 
 
-def training_of(settings: TaskConfig, run: Run) -> tuple[TrainConfig | None, Start]:
+def base_run(spec: JobSpec) -> Run:
+    """The pre-training that makes a task's backbone."""
+    return Run(spec.scale, spec.pretrain.share or spec.task, PRETRAINING)
+
+
+def training_of(settings: TaskConfig, run: Run, joint: JointConfig | None) -> tuple[TrainConfig | None, Start]:
     """The schedule of a run's training, and where it starts: MAE from nothing, a start from MAE, the rest from a start.
+
+    Args:
+        settings: of the run's task.
+        run: the run.
+        joint: schedules of joint trainings.
 
     Returns:
         The schedule is None where the settings have none: public weights, or another task's backbone.
@@ -50,6 +62,10 @@ def training_of(settings: TaskConfig, run: Run) -> tuple[TrainConfig | None, Sta
         return settings.pretrain.train, "scratch"
     if is_start(run) or (run.method == DENSE and settings.start_from == "pretrained"):
         return settings.dense, "scratch" if run.variant in RANDOM_ENCODERS else "pretrained"
+    if joint is not None and method_of(run.method).frozen:
+        if joint.start is not None and run.variant in JOINT_STARTS.values():
+            return joint.start.of(settings.method), "pretrained"
+        return joint.train.of(settings.method), "pretrained" if joint.start is None else "joint"
     return settings.method, settings.start_from
 
 

@@ -15,7 +15,7 @@ import yaml
 
 from tap.config.datasets import PREPARED
 from tap.config.load import SCALES_FOLDER, read_yaml
-from tap.config.methods import DENSE, METHODS, PRETRAINING, TAP
+from tap.config.methods import DENSE, FROZEN, METHODS, PRETRAINING, TAP
 from tap.errors import UserError
 from tap.provenance.files import atomic_write
 from tap.provenance.ledger import CHECKPOINTS
@@ -75,13 +75,20 @@ STAGES: Final = (
         "Train the methods beside TAP-J",
         _METHODS,
         ("base",),
-        tuple(name for name in METHODS if name not in (DENSE, TAP)),
+        tuple(name for name in METHODS if name not in (DENSE, TAP, *FROZEN)),
+    ),
+    Stage(
+        "joint",
+        "Train TAP-F: all tasks together, on one frozen base",
+        (*_METHODS, "keep_rates", "joint", "variants", "controller"),
+        ("pretrain",),
+        FROZEN,
     ),
     Stage(
         "evaluate",
         "Evaluate, profile and picture every trained model",
         ("tasks.*.eval", "tasks.*.profile"),
-        ("base", "tap", "baselines"),
+        ("base", "tap", "baselines", "joint"),
         small=("runs",),
     ),
     Stage(

@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tap.config.schema import JobSpec
-from tap.engine.checkpoint import load_weights
+from tap.encoder.low_rank import is_low_rank
 from tap.engine.device import cpu_threads, describe_device, select_device
-from tap.engine.published import published_weights
+from tap.engine.run_weights import load_run
 from tap.plan.endpoints import endpoint_file
 from tap.plan.pretraining import is_pretraining
-from tap.plan.runs import run_of, weights_run
+from tap.plan.runs import run_of
 from tap.profiling.throughput import profile_encoder, profile_model
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, Stamp, write_record
@@ -44,9 +44,8 @@ def evaluate_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
     with cpu_threads(spec.profile.threads):
-        weights = published_weights(weights_run(spec))
         model = task.build_model(spec)
-        load_weights(weights, model)
+        weights = load_run(spec, model)
         model.to(device).eval()
         evaluation = task.evaluate(model, spec, "validation", device)
         metrics: dict[str, float | int | str] = {
@@ -66,7 +65,7 @@ def evaluate_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
             run.folder,
             spec,
             stamp,
-            inputs=[path for path in (weights, endpoint_file(spec)) if path is not None],
+            inputs=[path for path in (*weights, endpoint_file(spec)) if path is not None],
             outputs=outputs,
             started=started,
             device=describe_device(device),
@@ -99,11 +98,13 @@ def facts_of_model(spec: JobSpec, model: Any) -> dict[str, int]:
     if is_pretraining(spec):
         return {"parameters": parameters}
     added, in_training = (model.encoder.reducer.added_parameters(training=training) for training in (False, True))
+    # On a frozen base the updates are the method's, too (tab:parameters); they are trained and read alike.
+    updates = sum(parameter.numel() for name, parameter in model.named_parameters() if is_low_rank(name))
     return {
         "parameters": parameters - (in_training - added),
         "patches": model.encoder.vit.patch_embed.num_patches,
-        "parameters_added": added,
-        "parameters_added_training": in_training,
+        "parameters_added": added + updates,
+        "parameters_added_training": in_training + updates,
     }
 
 

@@ -12,11 +12,10 @@ import torch
 from tap.config.lookup import facts_of
 from tap.config.schema import JobSpec
 from tap.drawing import default_style
-from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
-from tap.engine.published import published_weights
+from tap.engine.run_weights import load_run
 from tap.errors import UserError
-from tap.plan.runs import run_of, weights_run
+from tap.plan.runs import run_of
 from tap.provenance.record import BY_HAND, Stamp, write_record
 from tap.task_facts import TASKS
 from tap.tasks.registry import get_task
@@ -38,18 +37,17 @@ def run_picture(spec: JobSpec, stamp: Stamp = BY_HAND) -> Path:
         )
     draw: Any = importlib.import_module(module).draw  # now, since MMSegmentation and MMDetection take seconds to import
     started, run = datetime.now(UTC), run_of(spec)
-    weights = published_weights(weights_run(spec))
     device = select_device(spec.device)
     with cpu_threads(spec.profile.threads):
         model = get_task(spec).build_model(spec)
-        load_weights(weights, model)
+        weights = load_run(spec, model)
         with default_style():
             picture = draw(model.to(device), spec, run.folder / PICTURE, device)
         write_record(
             run.folder,
             spec,
             stamp,
-            inputs=[weights],
+            inputs=weights,
             outputs=[picture],
             started=started,
             device=describe_device(device),

@@ -134,7 +134,7 @@ class JointModel(nn.Module):
         return {
             name: value.detach()
             for name, value in self.view(task).state_dict().items()
-            if not self._is_base(task, name, value) and not _is_readout(name)
+            if not self.is_base(task, name, value) and not _is_readout(name)
         }
 
     def readouts(self) -> dict[str, Tensor]:
@@ -146,8 +146,9 @@ class JointModel(nn.Module):
         """Parameters that a task adds (tab:parameters)."""
         parts = dict.fromkeys(("register", "low_rank", "trunk", "head", "readouts"), 0)
         for name, parameter in self.view(task).named_parameters():
-            if not self._is_base(task, name, parameter):
-                parts[_part_of(name)] += parameter.numel()
+            if not self.is_base(task, name, parameter):
+                part = part_of(name)
+                parts["readouts" if part in _READOUTS else part] += parameter.numel()
         return JointParameters(**parts)
 
     def single(self, task: str) -> nn.Module:
@@ -156,7 +157,8 @@ class JointModel(nn.Module):
         merge_low_rank(_vit(alone))
         return alone
 
-    def _is_base(self, task: str, name: str, value: Tensor) -> bool:
+    def is_base(self, task: str, name: str, value: Tensor) -> bool:
+        """Whether a tensor of a task's view, by its name there, is one of the base."""
         short = name.removeprefix(_VIT)
         return name != short and self.base_names.get(short) == tuple(value.shape)
 
@@ -241,11 +243,12 @@ def _is_readout(name: str) -> bool:
     return name.startswith(tuple(f"{_CONTROLLER}{readout}." for readout in _READOUTS))
 
 
-def _part_of(name: str) -> str:
-    """The field of `JointParameters` in which a parameter of a view counts."""
-    if _is_readout(name):
-        return "readouts"
-    if name.startswith(_CONTROLLER):
+def part_of(name: str) -> str:
+    """What a parameter of a view is part of, by its name: `head`, `trunk`, `low_rank`, `register` or a readout."""
+    for readout in _READOUTS:
+        if name.startswith(f"{_CONTROLLER}{readout}."):
+            return readout
+    if name.startswith("encoder.reducer."):
         return "register"
     if name.startswith(_VIT):
         return "low_rank" if is_low_rank(name) else "trunk"

@@ -127,7 +127,10 @@ def test_one_e_minus_four_is_a_number(project):
         ("tasks.cls.data.mean: [0.1, 0.2]", r"tasks\.cls\.data: mean has 2 channels and std has 3"),
         ("tasks.cls.model.channels: 1", r"tasks\.cls: data\.mean has 3 values for model\.channels 1"),
         ("tasks.cls.methods: [dense, evitt]", r"'evitt' is not a method of this task; known: dense, random, .*evit, "),
-        ("tasks.cls.methods: [dense, tap_f]", r"'tap_f' is trained for all tasks together"),
+        ("joint: null", r"joint: is missing, but tasks\.cls\.methods lists 'tap_f', which is trained by it"),
+        ("joint.seeds: [7]", r"joint\.seeds: has none of tasks\.cls\.seeds; name one of them, or null for all"),
+        ("joint.train.schedule.warmup: 999", r"joint\.train: schedule\.warmup 999 fills the whole training of 240"),
+        ("tasks.det.options.tap_f.rank: 4", r"tasks\.det\.options\.tap_f: is not that of 'cls', with which it"),
         ("tasks.cls.methods: [dense, algm]", r"'algm' is not a method of this task"),
         ("tasks.cls.methods: [tap]", r"tasks\.cls: methods must include 'dense'"),
         ("tasks.cls.start_from: scratch", r"tasks\.cls\.start_from: must be 'pretrained' or 'dense', got 'scratch'"),
@@ -207,6 +210,12 @@ def test_a_shared_backbone_must_be_one(project, pretrain, message):
 def test_one_backbone_for_several_tasks_must_fit_all(overrides, message):
     with pytest.raises(UserError, match=message):
         load_scale("desk", overrides)
+
+
+def test_a_joint_training_of_one_task_is_refused():
+    plain = ["dense", "tap"]
+    with pytest.raises(UserError, match=r"tasks\.det\.methods: 'tap_f' is trained for several tasks together; list it"):
+        load_scale("desk", {"tasks.cls.methods": plain, "tasks.seg.methods": plain})
 
 
 def test_a_fault_of_the_scale_file_names_that_file(project):

@@ -41,7 +41,18 @@ def stamped():
 
 
 def test_every_kind_of_record_is_known():
-    kinds = {"prepare", "check", "train", "endpoint", "evaluate", "picture", "probe", "gather", "gather_probes"}
+    kinds = {
+        "prepare",
+        "check",
+        "train",
+        "train_joint",
+        "endpoint",
+        "evaluate",
+        "picture",
+        "probe",
+        "gather",
+        "gather_probes",
+    }
     assert kinds | {"verify", "table", "figure", "headline", "audit", "publish"} == set(JOBS)
     assert set(stamped()) - {"by hand"} <= set(JOBS)
 

@@ -27,6 +27,14 @@ from tap.task_facts import SEG
 
 CPU = torch.device("cpu")
 TOY = {
+    "tasks.cls.pretrain.share": None,  # of other sizes than the other tasks
+    "tasks.cls.pretrain.weights": "none.pth",
+    "tasks.seg.pretrain.mix": None,
+    "tasks.cls.model.channels": 1,
+    "tasks.cls.model.patch_size": 4,
+    "tasks.cls.data.mean": [0.3],
+    "tasks.cls.data.std": [0.4],
+    "tasks.cls.methods": ["dense", "tap"],
     "tasks.cls.data.num_classes": 3,
     "tasks.cls.model.image_size": 8,
     "tasks.cls.model.width": 12,

@@ -8,7 +8,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from tap.config import load_params, load_scale
-from tap.config.methods import DENSE, METHODS, PRETRAINING, TAP
+from tap.config.methods import DENSE, FROZEN, METHODS, PRETRAINING, TAP
 from tap.errors import UserError
 from tap.jobs.code_roots import is_built
 from tap.jobs.files import data_evidence, results_of_probes, results_of_runs
@@ -19,6 +19,7 @@ from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
 from tap.paper.figures.names import FIGURES
 from tap.paper.tables.names import groups
+from tap.plan.joint import joint_tasks
 from tap.plan.runs import pretraining_run, runs_of_table, trained_run
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
@@ -54,6 +55,7 @@ SCALE = CFG.scale
 config["scale"] = SCALE  # read by the captions of the report
 LOGS = f".tap/logs/{SCALE}"
 BUILT_TASKS = [task for task in CFG.tasks if is_built(task)]
+JOINT_TASKS = [task for method in FROZEN for task in joint_tasks(CFG, method)]
 OF_RATES, OF_PROBES, OF_SETTINGS = (
     groups()[group] for group in ("rates", "probes", "settings")
 )
@@ -151,6 +153,11 @@ def of(job, answer, key=None):
             raise WorkflowError(str(error))
 
     return ask
+
+
+def of_all(tasks, pattern):
+    """The pattern of a file that a job makes of each of several tasks."""
+    return [pattern.replace("{task}", task) for task in tasks]
 
 
 def reads(job, name):

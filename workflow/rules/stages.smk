@@ -25,6 +25,7 @@ STAGE_TARGETS = {
     "base": trained_by("base"),
     "tap": trained_by("tap"),
     "baselines": trained_by("baselines"),
+    "joint": trained_by("joint"),
     "evaluate": [
         *(str(file) for task in BUILT_TASKS for file in results_of_runs(CFG, task)),
         *(str(run.folder / "picture.png") for run in pictured_runs()),

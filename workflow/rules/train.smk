@@ -94,7 +94,7 @@ rule train_method:
     log:
         f"{LOGS}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
     wildcard_constraints:
-        method="|".join(method for method in METHODS if method != DENSE),
+        method="|".join(name for name in METHODS if name not in (DENSE, *FROZEN)),
     threads: threads("train")
     resources:
         gpu=takes("train", "gpus"),
@@ -108,3 +108,35 @@ rule train_method:
         "Train {params.run}"
     shell:
         f"tap train {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
+# One training for all tasks on a frozen base, which leaves a run of each.
+if JOINT_TASKS:
+
+    rule train_joint:
+        input:
+            data=reads("train_joint", "data"),
+            base=reads("train_joint", "base"),
+            start=reads("train_joint", "start"),
+            remade=remade("train_joint"),
+        output:
+            weights=of_all(JOINT_TASKS, makes("train_joint", "weights")),
+            log=of_all(JOINT_TASKS, makes("train_joint", "log")),
+            record=of_all(JOINT_TASKS, makes("train_joint", "record")),
+        log:
+            f"{LOGS}/train_joint/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+        wildcard_constraints:
+            method="|".join(FROZEN),
+        threads: threads("train_joint")
+        resources:
+            gpu=takes("train_joint", "gpus"),
+            mem_mb=takes("train_joint", "memory_mb"),
+            runtime=takes("train_joint", "minutes"),
+        params:
+            run=argument("train_joint"),
+            spec=spec("train_joint"),
+            code=code("train_joint"),
+        message:
+            "Train {params.run} on all its tasks"
+        shell:
+            f"tap train-joint {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"

@@ -8,11 +8,10 @@ from typing import ClassVar
 
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.jobs import code_roots
-from tap.jobs.files import data_evidence, weights
+from tap.jobs.files import data_evidence, evaluated_weights
 from tap.jobs.job import Resources, measuring
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
 from tap.plan.endpoints import endpoint_file
-from tap.plan.runs import weights_run
 from tap.plan.specs import job_spec
 from tap.provenance.record import Stamp
 from tap.runs import Run
@@ -35,7 +34,7 @@ class Evaluate(RunJob):
         endpoint = endpoint_file(spec)
         return {
             "data": [data_evidence(cfg, key.task)],
-            "weights": [weights(weights_run(spec))],
+            "weights": evaluated_weights(spec),
             "endpoint": [] if endpoint is None else [endpoint],
         }
 

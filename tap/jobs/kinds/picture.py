@@ -8,10 +8,9 @@ from typing import ClassVar
 
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.jobs import code_roots
-from tap.jobs.files import data_evidence, weights
+from tap.jobs.files import data_evidence, evaluated_weights
 from tap.jobs.job import Resources
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
-from tap.plan.runs import weights_run
 from tap.plan.specs import job_spec
 from tap.provenance.record import Stamp
 from tap.runs import Run
@@ -30,7 +29,7 @@ class Picture(RunJob):
 
     def reads(self, cfg: ScaleConfig, key: Run) -> Mapping[str, Sequence[Path]]:
         """Data and weights."""
-        return {"data": [data_evidence(cfg, key.task)], "weights": [weights(weights_run(job_spec(cfg, key)))]}
+        return {"data": [data_evidence(cfg, key.task)], "weights": evaluated_weights(job_spec(cfg, key))}
 
     def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
         """The drawing, task and method."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from tap.config.lookup import method_of
 from tap.config.methods import PRETRAINING
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
@@ -16,6 +17,7 @@ from tap.jobs.files import data_evidence, start_weights, weights
 from tap.jobs.job import Resources
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
 from tap.plan.endpoints import endpoint_file
+from tap.plan.joint import JointRun
 from tap.plan.runs import run_of, task_of
 from tap.plan.specs import job_spec
 from tap.plan.teaching import teacher_run
@@ -69,21 +71,34 @@ class Train(RunJob):
             raise UserError(
                 f"train: {run_of(spec).id} is no training: its variant evaluates the weights of '{spec.weights_of}'"
             )
-        if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
-            if cfg.device != "cpu":
-                from tap.engine.gpu_pool import keep_through_exec, take_gpus
-
-                take_gpus(cfg.processes)
-                keep_through_exec()
-            launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
-            os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
-            os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
+        if method_of(spec.method).frozen:
+            raise UserError(
+                f"train: {run_of(spec).id} is trained with the other tasks; "
+                f"`tap train-joint {JointRun.with_run(run_of(spec)).id}`"
+            )
+        in_processes(cfg)
         from tap.engine.job import train_run
-        from tap.engine.joint import train_mixed
-        from tap.engine.loop import train
         from tap.tasks.registry import get_task
 
-        train_run(spec, get_task(spec), stamp, train_mixed if spec.mixed else train)
+        if not spec.mixed:
+            train_run(spec, get_task(spec), stamp)
+            return
+        from tap.engine.joint import train_mixed
+
+        train_run(spec, get_task(spec), stamp, train_mixed)
+
+
+def in_processes(cfg: ScaleConfig) -> None:
+    """Starts this command again in several processes where the settings ask for them."""
+    if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
+        if cfg.device != "cpu":
+            from tap.engine.gpu_pool import keep_through_exec, take_gpus
+
+            take_gpus(cfg.processes)
+            keep_through_exec()
+        launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
+        os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
+        os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
 
 
 JOB = Train()

@@ -10,6 +10,7 @@ MISSING = "--"
 DAGGER = r"$^\dagger$"
 NOT_IN_PAPER = r"$^\ddagger$"
 
+_SYMBOLS = {"\u03b1": r"$\alpha$", "\u03c4": r"$\tau$", "\u2261": r"$\equiv$"}
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -79,9 +80,14 @@ class Tabular:
 
 
 def escape(text: str) -> str:
-    """Plain text as LaTeX. The script l of a norm is kept; other characters outside ASCII are dropped."""
-    parts = re.split("(\u2113\\d)", text)
-    return "".join(rf"$\ell_{part[1]}$" if part[:1] == "\u2113" else _escape_ascii(part) for part in parts)
+    """Plain text as LaTeX. The script l of a norm and the symbols of the paper's rows are kept; other characters
+    outside ASCII are dropped."""
+    parts = re.split(f"(\u2113\\d|[{''.join(_SYMBOLS)}])", text)
+    return "".join(_symbol(part) or _escape_ascii(part) for part in parts)
+
+
+def _symbol(part: str) -> str | None:
+    return rf"$\ell_{part[1]}$" if part[:1] == "\u2113" else _SYMBOLS.get(part)
 
 
 def _escape_ascii(text: str) -> str:

@@ -59,7 +59,7 @@ def test_every_table_has_the_papers_rows_and_only_known_columns(name: str, measu
 
 def test_every_table_is_in_one_group() -> None:
     assert set(groups()) == {"runs", "rates", "probes", "settings"}
-    assert len(names()) == len(set(names())) == 15
+    assert len(names()) == len(set(names())) == 18
     assert groups()["runs"] == ["tab_cls", "tab_seg", "tab_det"]
 
 
@@ -95,7 +95,7 @@ def test_no_reported_number_enters_a_table(measured: Evidence) -> None:
         assert set(pd.read_csv(io.StringIO(contents[".csv"]))["status"]) == {"missing"}
         body = contents[".tex"].split(r"\midrule", 1)[1].split(r"\bottomrule")[0]
         shown = [line.removesuffix(r" \\").split(" & ")[1:] for line in body.splitlines() if line.endswith(r"\\")]
-        assert {text for row in shown for text in row} <= {"--", "0.3", "0.5", "0.7"}
+        assert {text for row in shown for text in row} <= {"--", "0.3", "0.5", "0.7", "shared", "task-specific"}
 
 
 def test_settings_in_use_are_shown(measured: Evidence) -> None:
@@ -131,7 +131,20 @@ def test_parameters_are_counted_at_the_papers_width() -> None:
         == load_reported("tab:parameters").value("total", "tap")
     )
     assert sum(cells[part, "tap"].content for part in ("register", "allocation", "recovery")) == 2306
-    assert ("total", "tap_f") not in cells
+    assert {part: cells[part, "tap_f"].content for part in ("register", "lora", "total")} == {
+        "register": 768,
+        "lora": 1_179_648,
+        "total": 1_180_416,
+    }
+
+
+def test_ownership_is_read_off_built_models() -> None:
+    cells = load_table("tab_ownership").cells(Evidence("smoke", ROOT))
+    for row in load_reported("tab:ownership").rows:
+        for column in ("tap", "tap_f"):
+            assert cells[row.key, column].content == load_reported("tab:ownership").cell(row.key, column).text
+    assert cells["lora", "tap_f_size"].content == "73,728"
+    assert "det" in load_table("tab_ownership").note(Evidence("smoke", ROOT))
 
 
 def test_budget_rows_come_out_as_printed(measured: Evidence) -> None:
