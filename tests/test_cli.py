@@ -16,6 +16,7 @@ from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.jobs import of_runs
 from tap.jobs.registry import JOBS
+from tap.plan.profiles import device_key
 from tap.plan.specs import job_json, job_spec
 from tap.provenance.orphans import LAUNCHER
 from tap.runs import Run
@@ -108,6 +109,7 @@ def test_bad_input_is_refused(jobs, arguments, message):
 
 
 KEYS = {"task": "seg", "kind": "layers", "table": "tab_seg", "figure": "fig_insight", "of": "seg"}
+KEYS |= {"root": "data/microscopy", "device": device_key("cpu", 1), "shapes": "smoke"}
 KEYS |= {"root": "data/microscopy", "method": "tap_f", "rate": "0.50", "variant": "main", "seed": "0"}
 ARGUMENTS = {
     "headline": [],
