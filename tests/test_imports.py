@@ -15,7 +15,7 @@ LAYERS = [
     {"reducers"},
     {"tasks"},
     {"engine"},
-    {"studies", "profiling"},
+    {"controls", "studies", "profiling"},
     {"paper"},
     {"jobs"},
     {"factory", "joint_factory", "hub", "huggingface", "recertify", "timm_models", "vision_transformer", "vit_checks"},
