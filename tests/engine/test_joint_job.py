@@ -86,7 +86,7 @@ def images_of(view):
     return torch.randn(2, 3, *size)
 
 
-@pytest.mark.parametrize("dies", [0, 2])
+@pytest.mark.parametrize("dies", [0, 1])
 def test_a_killed_training_ends_with_the_bits_of_an_unbroken_one(dies, tasks, tmp_path, monkeypatch):
     made = specs()
     train_joint_run(made)
@@ -136,8 +136,8 @@ def test_a_loss_that_is_no_number_overwrites_nothing(tasks):
     made = specs()
     train_joint_run(made)
     before = published(made)
-    tasks["det"] = ViewTask("det", bad_from=0.5)
-    with pytest.raises(UserError, match="loss is nan of task 'det' at step"):
+    tasks["cls"] = ViewTask("cls", bad_from=0.3)
+    with pytest.raises(UserError, match="loss is nan of task 'cls' at step"):
         train_joint_run(specs(length=9))
     assert published(made) == before
 

@@ -86,9 +86,8 @@ def test_changed_code_repeats_exactly_the_jobs_that_run_it(done):
 
     with open(done.folder / "tap/core/selection.py", "a") as file:
         file.write(ON_IMPORT)
-    assert done.planned(TABLE) == {"train_method": 12, **JOINT, "evaluate": 24} | RESULTS, (
-        "what no pruning and ToMe do without"
-    )
+    without_tome = {"train_method": 12, **JOINT, "evaluate": 24} | RESULTS
+    assert done.planned(TABLE) == without_tome, "what no pruning and ToMe do without"
 
     with open(done.folder / "tap/paper/tables/latex.py", "a") as file:
         file.write(ON_IMPORT)
