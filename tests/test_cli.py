@@ -70,7 +70,7 @@ def test_config_check_names_every_scale():
 def jobs(monkeypatch):
     """Records which job a command would start."""
     seen = []
-    start = lambda spec, task, stamp: seen.append(spec)  # noqa: E731
+    start = lambda spec, task, stamp, run=None: seen.append(spec)  # noqa: E731
     monkeypatch.setitem(sys.modules, "tap.engine.job", SimpleNamespace(train_run=start))
     monkeypatch.setitem(sys.modules, "tap.studies.evaluation", SimpleNamespace(evaluate_run=start))
     return seen
