@@ -21,11 +21,12 @@ def cells(evidence: Evidence) -> Cells:
     for part, prefix in _PARTS.items():
         found[part, "tap"] = recomputed(sum(size for name, size in count.items() if name.startswith(prefix)))
     found |= {("lora", "tap"): stated(0), ("total", "tap"): recomputed(sum(count.values()))}
+    found["register", "tap_f"] = found["register", "tap"]  # one vector of the width, in both
     joint = joint_encoders(evidence.settings)
     if joint is None:
         return found
     first = counts(joint, joint.tasks[0])
-    found |= {("register", "tap_f"): recomputed(first["register"]), ("lora", "tap_f"): recomputed(first["low_rank"])}
+    found["lora", "tap_f"] = recomputed(first["low_rank"])
     found["total", "tap_f"] = recomputed(first["register"] + first["low_rank"])
     return {**found, ("allocation", "tap_f"): stated("shared"), ("recovery", "tap_f"): stated("shared")}
 
