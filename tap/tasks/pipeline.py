@@ -31,6 +31,16 @@ class Pipeline(Task):
             batch: evaluation images on the model's device.
         """
 
+    @abstractmethod
+    def image_losses(self, model: Any, spec: JobSpec, batch: Batch) -> np.ndarray:
+        """The task's own loss of each evaluation image `(B,)`, float64, without terms of the method.
+
+        Args:
+            model: in evaluation mode; calls its `encoder` as `evaluate_batch` does.
+            spec: the job.
+            batch: evaluation images on the model's device.
+        """
+
     def sufficient_statistics(self, per_image: PerImage) -> PerImage:
         """The least that `score` reads of `evaluate_batch`'s arrays; probes keep it for a hundred variants at once."""
         return per_image

@@ -98,6 +98,32 @@ class Detector(nn.Module):
         proposals = self.rpn_head.predict(maps, samples, rescale=False)
         return Found(self.roi_head.predict(maps, proposals, samples, rescale=rescale), output.final_counts)
 
+    def maps(self, images: Tensor, sample_ids: Tensor | None = None) -> tuple[Tensor, ...]:
+        """The pyramid's levels `(B, c, h, w)` of images `(B, C, H, W)`."""
+        return self._maps(self.encoder(images, sample_ids))
+
+    def box_loss(self, maps: Sequence[Tensor], sample: DetDataSample) -> Tensor:
+        """Classification and box losses of one image, of the proposals and of all stages; a scalar.
+
+        Args:
+            maps: the image's levels `(1, c, h, w)`.
+            sample: its objects; masks are not read.
+        """
+        sample = sample.to(maps[0].device)
+        proposed, proposals = self.rpn_head.loss_and_predict(
+            maps, [_without_classes(sample)], proposal_cfg=self._training_proposals
+        )
+        masks = self.roi_head.mask_head
+        self.roi_head.mask_head = None
+        try:
+            losses = proposed | self.roi_head.loss(maps, proposals, [sample])
+        finally:
+            self.roi_head.mask_head = masks
+        terms = [value for name, value in losses.items() if "loss" in name]
+        return torch.stack(
+            [part.sum() for term in terms for part in (term if isinstance(term, list) else [term])]
+        ).sum()
+
     def infer(self, images: Tensor, sample_ids: Tensor | None = None) -> list[Any]:
         """The full model in one pass: boxes, scores, classes and masks of images `(B, C, H, W)`."""
         shape = tuple(images.shape[-2:])

@@ -16,7 +16,7 @@ from tap.plan.starts import has_random_encoder
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
 from tap.task_facts import DET
-from tap.tasks.base import Batch, Sample, Splits, with_terms
+from tap.tasks.base import Batch, Sample, Splits, seeded_rng, with_terms
 from tap.tasks.detection.data import Collate, open_splits
 from tap.tasks.detection.metrics import ap_scores, match
 from tap.tasks.detection.mmdet_parts import DetDataSample, encode_mask_results
@@ -94,6 +94,18 @@ class Detection(Pipeline):
         tokens = np.array(found.final_tokens)
         return {"sample_id": batch.sample_ids.cpu().numpy(), "final_tokens": tokens, **matched}
 
+    def image_losses(self, model: Detector, spec: JobSpec, batch: Batch) -> np.ndarray:
+        """Classification and box losses of proposals and all stages, without masks (Sec. What the Register Learns).
+
+        The proposals and boxes that they are taken over are drawn by the image's number alone.
+        """
+        samples = [_truth(place, batch.images.shape[-2:]) for place in batch.targets]
+        maps, losses = model.maps(batch.images, batch.sample_ids), []
+        for row, (sample, number) in enumerate(zip(samples, batch.sample_ids.tolist(), strict=True)):
+            with seeded_rng(derive_seed(spec.seed, "image_losses", number)):
+                losses.append(float(model.box_loss([level[row : row + 1] for level in maps], sample)))
+        return np.array(losses)
+
     def sufficient_statistics(self, per_image: PerImage) -> PerImage:
         """All but the boxes."""
         return {name: values for name, values in per_image.items() if name != "boxes"}
@@ -106,9 +118,27 @@ class Detection(Pipeline):
 def _sample(target: dict[str, Any], side: tuple[int, ...]) -> DetDataSample:
     """A training image's objects as MMDetection takes them."""
     sample = DetDataSample(metainfo={"img_shape": target["shape"], "pad_shape": side, "batch_input_shape": side})
-    sample.gt_instances = InstanceData(bboxes=target["boxes"], labels=target["labels"], masks=target["masks"])
+    sample.gt_instances = InstanceData(bboxes=target["boxes"], labels=target["labels"])
+    if target["masks"] is not None:
+        sample.gt_instances.masks = target["masks"]
     sample.ignored_instances = InstanceData(bboxes=target["crowds"])
     return sample
+
+
+def _truth(place: Any, side: Sequence[int]) -> DetDataSample:
+    """The objects of an evaluation image on its resized pixels, without masks; crowd regions are ignored."""
+    across, down = place.meta["scale_factor"]
+    boxes = torch.tensor([one["bbox"] for one in place.objects]).reshape(-1, 4)
+    boxes = torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], dim=1) * torch.tensor([across, down] * 2)
+    crowd = torch.tensor([bool(one.get("iscrowd")) for one in place.objects], dtype=torch.bool)
+    labels = torch.tensor([one["category_id"] for one in place.objects], dtype=torch.int64)
+    target = {
+        "shape": place.meta["img_shape"],
+        "boxes": boxes[~crowd],
+        "labels": labels[~crowd],
+        "crowds": boxes[crowd],
+    }
+    return _sample(target | {"masks": None}, tuple(side))
 
 
 def _detections(instances: Any) -> dict[str, Any]:

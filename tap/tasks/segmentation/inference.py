@@ -63,20 +63,30 @@ def predict(model: Segmenter, images: Tensor, sample_ids: Tensor, targets: Seque
         sample_ids: `(B,)` int64.
         targets: sizes of the images before padding and before resizing.
     """
-    metas: list[dict[str, Any]] = [
-        {"ori_shape": tuple(target.labels.shape), "img_shape": tuple(images.shape[-2:]), SAMPLE_ID: number}
-        for target, number in zip(targets, sample_ids, strict=True)
-    ]
+    metas = _metas(images, sample_ids, targets)
     with torch.inference_mode():
         logits = model.inference(images, metas)
         return [
-            Prediction(_classes(row, target), sum(meta[FINAL_TOKENS]) / len(meta[FINAL_TOKENS]))
+            Prediction(_at_truth(row, target).argmax(dim=0), sum(meta[FINAL_TOKENS]) / len(meta[FINAL_TOKENS]))
             for row, meta, target in zip(logits, metas, targets, strict=True)
         ]
 
 
-def _classes(logits: Tensor, target: Target) -> Tensor:
-    """Crops the padding away, resizes to the label map and takes the largest logit."""
+def pixel_logits(model: Segmenter, images: Tensor, sample_ids: Tensor, targets: Sequence[Target]) -> list[Tensor]:
+    """Logits of every pixel of the original images `(C, H, W)`; arguments as `predict`."""
+    logits = model.inference(images, _metas(images, sample_ids, targets))
+    return [_at_truth(row, target) for row, target in zip(logits, targets, strict=True)]
+
+
+def _metas(images: Tensor, sample_ids: Tensor, targets: Sequence[Target]) -> list[dict[str, Any]]:
+    return [
+        {"ori_shape": tuple(target.labels.shape), "img_shape": tuple(images.shape[-2:]), SAMPLE_ID: number}
+        for target, number in zip(targets, sample_ids, strict=True)
+    ]
+
+
+def _at_truth(logits: Tensor, target: Target) -> Tensor:
+    """Crops the padding away and resizes to the label map."""
     height, width = target.size
     logits = logits[None, :, :height, :width]
-    return F.interpolate(logits, tuple(target.labels.shape), mode="bilinear", align_corners=False)[0].argmax(dim=0)
+    return F.interpolate(logits, tuple(target.labels.shape), mode="bilinear", align_corners=False)[0]

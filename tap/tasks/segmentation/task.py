@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from mmengine.structures import PixelData
 from torch import Tensor, nn
 
 from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.plan.starts import has_random_encoder
+from tap.reducers.base import IGNORE
 from tap.reducers.build import build_encoder
 from tap.seeds import derive_seed
 from tap.task_facts import SEG
@@ -21,7 +23,7 @@ from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.segmentation.data import Collate, open_splits
 from tap.tasks.segmentation.head import GridMLPHead
-from tap.tasks.segmentation.inference import inference_settings, predict, windows
+from tap.tasks.segmentation.inference import inference_settings, pixel_logits, predict, windows
 from tap.tasks.segmentation.metrics import class_areas, confusion_matrix, iou_scores
 from tap.tasks.segmentation.mmseg_parts import SegDataSample
 from tap.tasks.segmentation.model import METHOD, SAMPLE_ID, Segmenter
@@ -94,6 +96,11 @@ class Segmentation(Pipeline):
             "final_tokens": np.array([prediction.final_tokens for prediction in predictions]),
         }
 
+    def image_losses(self, model: Segmenter, spec: JobSpec, batch: Batch) -> np.ndarray:
+        """Mean cross entropy over the pixels that are not void; 0 for an image without any."""
+        logits = pixel_logits(model, batch.images, batch.sample_ids, batch.targets)
+        return np.array([_pixel_loss(one, target.labels) for one, target in zip(logits, batch.targets, strict=True)])
+
     def sufficient_statistics(self, per_image: PerImage) -> PerImage:
         """Three numbers per class instead of a confusion matrix."""
         rest = {name: values for name, values in per_image.items() if name != "confusion"}
@@ -102,3 +109,10 @@ class Segmentation(Pipeline):
     def score(self, spec: JobSpec, statistics: PerImage) -> dict[str, float]:
         """Mean IoU in percent and the realised token counts."""
         return {**iou_scores(statistics["areas"].sum(axis=0)), **token_counts(statistics)}
+
+
+def _pixel_loss(logits: Tensor, labels: Tensor) -> float:
+    """Mean cross entropy of `(C, H, W)` logits over the labelled pixels."""
+    truth = labels.to(logits.device).long()
+    total = F.cross_entropy(logits[None].double(), truth[None], ignore_index=IGNORE, reduction="sum")
+    return float(total / (truth != IGNORE).sum().clamp(min=1))
