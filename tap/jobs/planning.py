@@ -185,8 +185,8 @@ def _measured(cfg: ScaleConfig, jobs: Sequence[PlannedJob], records: Path) -> Ra
         if all((job.kind, task) in rates.speeds for job in jobs for task in job.work):
             return rates
     raise UserError(
-        f"--gpu measured: neither {records}/{cfg.scale} nor published/{cfg.scale} has a finished training and evaluation "
-        "without pruning of every task; name a card, such as --gpu h100"
+        f"--gpu measured: neither {records}/{cfg.scale} nor published/{cfg.scale} has a finished training and"
+        " evaluation without pruning of every task; name a card, such as --gpu h100"
     )
 
 
@@ -267,7 +267,8 @@ def as_text(plan: Plan, cfg: ScaleConfig) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
     lines = [
         "  ".join(
-            cell.ljust(width) if at < 2 else cell.rjust(width) for at, (cell, width) in enumerate(zip(row, widths))
+            cell.ljust(width) if at < 2 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         for row in rows
     ]
@@ -289,7 +290,8 @@ def as_text(plan: Plan, cfg: ScaleConfig) -> str:
     lines.append(f"Disk: {total.disk_gb:,.1f} GB of weights and resume states, {plan.data_gb:,.1f} GB of data{own}.")
     if plan.card_gb is not None:
         lines += [
-            f"TOO LARGE: {line.task}/{line.method} needs {line.memory_gb:,.0f} GB in each of {cfg.processes} process(es), "
+            f"TOO LARGE: {line.task}/{line.method} needs {line.memory_gb:,.0f} GB "
+            f"in each of {cfg.processes} process(es), "
             f"a card has {plan.card_gb:,.0f} GB; at least {_processes(line, plan.card_gb, cfg)} processes hold its batch"
             for line in plan.lines
             if line.method != "all" and line.memory_gb > plan.card_gb
@@ -331,4 +333,5 @@ def used_by_job(plan: Plan) -> Iterable[str]:
     for row in plan.jobs:
         if row["used_hours"] is not None:
             ratio = row["planned_hours"] / row["used_hours"] if row["used_hours"] else 0.0
-            yield f"{row['job']} {row['run']}: planned {row['planned_hours']:.3f} h, used {row['used_hours']:.3f} h (x{ratio:.2f})"
+            hours = f"planned {row['planned_hours']:.3f} h, used {row['used_hours']:.3f} h"
+            yield f"{row['job']} {row['run']}: {hours} (x{ratio:.2f})"

@@ -18,7 +18,7 @@ class Accelerator:
         peak: bf16 operations per second without sparsity, by its maker.
         memory: bytes.
         watts: at full load, by its maker.
-        speed: how fast it trains beside an H100; small ViTs are bound by memory and launches, so it is not peaks' ratio.
+        speed: how fast it trains beside an H100; memory and launches bind small ViTs, so this is not the peaks' ratio.
     """
 
     peak: float
@@ -57,6 +57,6 @@ UTILISATION: Final = {
         0.0383,
         0.75,
         1.5,
-        "public: 0.362 s an image on an A100 (Detectron2's ViTDet page, ViT-B with Cascade Mask R-CNN), half on an H100",
+        "public: 0.362 s an image on an A100 (Detectron2's ViTDet page, ViT-B, Cascade Mask R-CNN), half on an H100",
     ),
 }

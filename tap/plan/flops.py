@@ -1,4 +1,4 @@
-"""Floating-point operations of an image's passes, by formulas (docs/plan.md), so that a plan needs neither torch nor GPU.
+"""Floating-point operations of an image's passes, by formulas (docs/plan.md), so that a plan needs no torch.
 
 A product of an `(m, k)` and a `(k, n)` matrix is `2 m k n` operations; what is no matrix product or convolution is left
 out. Tests compare every function with torch's counter on the models that the tasks build.
