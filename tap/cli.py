@@ -27,6 +27,7 @@ from tap.jobs.arguments import ScaleOption
 from tap.jobs.kinds.prepare import prepared_folders
 from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
+from tap.jobs.warm import run_warm
 from tap.plan.runs import task_of
 from tap.plan.specs import job_spec
 from tap.provenance import stages
@@ -72,6 +73,7 @@ groups = {
 for _name, _group in groups.items():
     app.add_typer(_group, name=_name)
 
+_JOB_COMMANDS = [words.split() for job in JOBS.values() for words in job.commands()]
 for _job in JOBS.values():
     for _words, (_about, _call) in _job.commands().items():
         _group_name, _, _command = _words.rpartition(" ")
@@ -79,7 +81,17 @@ for _job in JOBS.values():
 
 
 def main() -> None:
-    """Entry point of the `tap` command."""
+    """Entry point of the `tap` command; a workflow's jobs run in forks of a process that has imported the libraries."""
+    words = sys.argv[1:]
+    if any(words[: len(command)] == command for command in _JOB_COMMANDS):
+        status = run_warm(sys.argv)
+        if status is not None:
+            sys.exit(status)
+    run()
+
+
+def run() -> None:
+    """Runs the command that the arguments name, in this process."""
     gc.set_threshold(50_000)  # imports make a million objects and no garbage; at 700 they take a tenth longer
     try:
         app()

@@ -41,15 +41,18 @@ def _wait_for_end(process: int) -> None:
     except ProcessLookupError:
         return
     except (AttributeError, OSError):  # no Linux, or an old one
-        while _is_alive(process):
+        while is_alive(process):
             time.sleep(_PAUSE_S)
         return
     select.select([handle], [], [])
 
 
-def _is_alive(process: int) -> bool:
+def is_alive(process: int) -> bool:
+    """Whether there is a process of this number."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
+    except PermissionError:  # somebody else's
+        return True
     return True

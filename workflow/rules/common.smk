@@ -9,7 +9,9 @@ from snakemake.exceptions import WorkflowError
 
 from tap.config import load_params, load_scale
 from tap.config.methods import DENSE, FROZEN, METHODS, PRETRAINING, TAP
+from tap.engine.gpu_pool import visible_cards
 from tap.errors import UserError
+from tap.jobs import warm
 from tap.jobs.code_roots import is_built
 from tap.jobs.files import data_evidence, results_of_probes, results_of_runs
 from tap.jobs.kinds.figure import FIGURE_FILES
@@ -28,12 +30,6 @@ from tap.provenance.locks import hold_lock
 from tap.runs import Run
 from tap.task_facts import TASKS
 
-# `tap` and `torchrun` of the environment that runs Snakemake, whether or not it is activated; jobs end with Snakemake.
-shell.prefix(
-    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH "
-    f"{orphans.VARIABLE}={os.getpid()}; "
-)
-
 
 def read_settings():
     """The scale's settings, and whether it is the one that params.yaml names."""
@@ -51,6 +47,18 @@ def read_settings():
 
 
 CFG, IS_DEFAULT_SCALE = read_settings()
+# `tap` and `torchrun` of the environment that runs Snakemake, whether or not it is activated; jobs end with Snakemake,
+# and on a CPU they start from one process that has imported the libraries (CUDA does not outlive a fork).
+ON_CPU = CFG.device == "cpu" or (CFG.device == "auto" and not visible_cards())
+shell.prefix(
+    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH "
+    f"{orphans.VARIABLE}={os.getpid()}"
+    + (
+        f" {warm.VARIABLE}={shlex.quote(warm.socket_of(os.getpid()))}; "
+        if ON_CPU
+        else "; "
+    )
+)
 SCALE = CFG.scale
 config["scale"] = SCALE  # read by the captions of the report
 LOGS = f".tap/logs/{SCALE}"
