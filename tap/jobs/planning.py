@@ -292,7 +292,7 @@ def as_text(plan: Plan, cfg: ScaleConfig) -> str:
         lines += [
             f"TOO LARGE: {line.task}/{line.method} needs {line.memory_gb:,.0f} GB "
             f"in each of {cfg.processes} process(es), "
-            f"a card has {plan.card_gb:,.0f} GB; at least {_processes(line, plan.card_gb, cfg)} processes hold its batch"
+            f"a card has {plan.card_gb:,.0f} GB; at least {_processes(line, plan.card_gb, cfg)} hold its batch"
             for line in plan.lines
             if line.method != "all" and line.memory_gb > plan.card_gb
         ]

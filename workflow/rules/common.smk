@@ -105,6 +105,21 @@ if workflow.is_main_process:
     say_which_data_are_missing()
 
 
+def refuse_placeholders():
+    """Ends before anything is submitted with what a profile leaves to its user."""
+    defaults = workflow.resource_settings.default_resources
+    left = [text for text in getattr(defaults, "args", ()) if "change-me" in str(text)]
+    if left:
+        names = ", ".join(str(text).partition("=")[0] for text in left)
+        sys.exit(
+            f"Error: default-resources of the profile: {names} still hold 'change-me'; put your cluster's names there"
+        )
+
+
+if workflow.is_main_process:
+    refuse_placeholders()
+
+
 def hold_workflow_lock():
     """Refuses a second workflow in this folder. Unlike Snakemake's own lock, a killed workflow leaves none behind."""
     global HELD_LOCK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -82,8 +83,8 @@ class Probe(Job[ProbeKey]):
         return code_roots.computing_with(key.task)
 
     def resources(self, cfg: ScaleConfig, key: ProbeKey) -> Resources:
-        """As an evaluation."""
-        return measuring(cfg)
+        """As an evaluation, for as long as eleven criteria at every block may take on a large data set."""
+        return replace(measuring(cfg), minutes=1440) if cfg.scale == "paper" else measuring(cfg)
 
     def call(self, kind: str = "layers") -> Callable[..., None]:
         """Takes the task."""

@@ -60,8 +60,8 @@ class Train(RunJob):
         return code_roots.computing_with(key.task)
 
     def resources(self, cfg: ScaleConfig, key: Run) -> Resources:
-        """Its own threads (one, so that two small ones share two cores), and one for each loading process."""
-        threads = job_spec(cfg, key).train.threads + task_of(cfg, key.task).data.workers
+        """Of each process its own threads (one, so that two small trainings share two cores) and its loaders."""
+        threads = cfg.processes * (job_spec(cfg, key).train.threads + task_of(cfg, key.task).data.workers)
         gpus = cfg.processes if cfg.device == "cuda" else 0
         return Resources(threads, gpus, *((128000, 4320) if cfg.scale == "paper" else (4000, 120)))
 

@@ -90,12 +90,14 @@ class TrainJoint(Job[JointRun]):
         return code_roots.computing_with_all()
 
     def resources(self, cfg: ScaleConfig, key: JointRun) -> Resources:
-        """Its own threads, and one for each loading process."""
+        """Of each process its own threads, and one for each loading process."""
         specs = self.specs(cfg, key)
         threads = next(iter(specs.values())).train.threads
         workers = sum(task_of(cfg, task).data.workers for task in specs)
         gpus = cfg.processes if cfg.device == "cuda" else 0
-        return Resources(threads + workers, gpus, *((192000, 8640) if cfg.scale == "paper" else (6000, 180)))
+        return Resources(
+            cfg.processes * (threads + workers), gpus, *((192000, 8640) if cfg.scale == "paper" else (6000, 180))
+        )
 
     def call(self) -> Callable[..., None]:
         """Takes the joint run."""

@@ -1,0 +1,133 @@
+"""The Slurm profile through its executor, with a program in place of `sbatch` that notes what it is asked."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tap.config import load_scale
+from tap.jobs.registry import JOBS
+from tap.plan.joint import JointRun
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "data" / "fashion_mnist"
+PROFILE = "workflow/profiles/slurm"
+FAKE = """\
+#!/usr/bin/env python3
+import json, sys
+with open({log!r}, "a") as log:
+    log.write(json.dumps(sys.argv[1:]) + chr(10))
+sys.exit("no cluster here")
+"""
+PARAMS = """\
+scale: smoke
+tasks: [cls]
+overrides:
+  smoke:
+    device: cuda
+    processes: 4
+    tasks.cls.data.workers: 8
+    tasks.cls.pretrain.share: null
+    tasks.cls.pretrain.train: {length: 2, unit: steps, batch_size: 16, optimizer: {lr: 1.0e-3}}
+    tasks.cls.methods: [dense, tap]
+"""
+
+
+def settings():
+    return yaml.safe_load((ROOT / PROFILE / "config.yaml").read_text())
+
+
+@pytest.fixture
+def cluster(project):
+    """The project, with data, a filled-in profile and a `sbatch` that notes its arguments and refuses."""
+    if not (DATA / "manifest.json").is_file():
+        pytest.skip("the data are not there; `tap data prepare cls` fetches them")
+    programs, log = project.folder / "programs", project.folder / "asked.jsonl"
+    programs.mkdir()
+    for name in ("sbatch", "squeue", "sacct", "sacctmgr", "sinfo", "scontrol", "scancel"):
+        program = programs / name
+        known = "#!/bin/sh\necho mine\n"  # accounts and partitions
+        program.write_text(FAKE.format(log=str(log)) if name == "sbatch" else known)
+        program.chmod(0o755)
+    shutil.copytree(DATA, project.folder / "data" / "fashion_mnist", copy_function=shutil.copy)
+    (project.folder / "params.yaml").write_text(PARAMS)
+
+    def start(*arguments):
+        return project.call(
+            "env", f"PATH={programs}:{project.environment['PATH']}", "snakemake", "--workflow-profile", PROFILE,
+            *arguments, check=False,
+        )  # fmt: skip
+
+    def asked():
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
+
+    return project, start, asked
+
+
+@pytest.mark.slow
+def test_placeholders_are_refused_before_anything_is_submitted(cluster):
+    _, start, asked = cluster
+    result = start()
+    assert result.returncode == 1
+    assert (
+        "Error: default-resources of the profile: slurm_account, slurm_partition still hold 'change-me'; "
+        "put your cluster's names there" in result.stderr
+    )
+    assert asked() == []
+
+
+@pytest.mark.slow
+def test_a_training_asks_for_one_node_with_its_cards_and_cores(cluster):
+    project, start, asked = cluster
+    path = project.folder / PROFILE / "config.yaml"
+    path.write_text(path.read_text().replace("change-me", "mine", 1).replace("change-me", "gpus", 1))
+    target = "results/smoke/runs/cls/mae/r1.00/main/s0/model.safetensors"
+    result = start(target, "--slurm-status-command", "squeue", "--retries", "0")
+    (arguments,) = [found for found in asked() if any("pretrain" in word for word in found)] or [None]
+    assert arguments is not None, result.stderr[-3000:]
+    line = " ".join(arguments)
+    assert "--gpus=4" in line
+    assert "--nodes=1" in line
+    assert re.search(r"--cpus-per-(task=36|gpu=9)\b", line), line  # 4 processes, each with 8 loaders
+    assert "-A mine" in line or "-Amine" in line or "--account mine" in line
+    assert "-p gpus" in line or "--partition gpus" in line
+    assert "--mem 4000" in line
+    assert "-t 120" in line
+
+
+def test_the_profile_stands_alone():
+    found, default = settings(), yaml.safe_load((ROOT / "workflow/profiles/default/config.yaml").read_text())
+    for name in ("rerun-incomplete", "nolock", "rerun-triggers", "max-checksum-file-size"):
+        assert found[name] == default[name], name
+    assert "resources" not in found  # no limit of one GPU for the whole cluster
+    assert found["keep-going"] is True
+    assert found["retries"] > 0
+    rules = set(
+        re.findall(r"^rule (\w+):", "".join(p.read_text() for p in (ROOT / "workflow/rules").glob("*.smk")), re.M)
+    )
+    assert {*found["groups"], *found["set-threads"]} <= rules
+
+
+def test_measurements_have_threads_of_their_own_in_the_profile():
+    cfg = load_scale("paper")
+    whole_machine = [name for name in ("evaluate", "probe", "endpoint") if not _resources(cfg, name).threads]
+    assert set(whole_machine) <= set(settings()["set-threads"])
+    assert _resources(cfg, "probe").minutes >= 1200
+
+
+def test_every_process_of_a_joint_training_has_its_loaders():
+    one, four = (
+        JOBS["train_joint"].resources(
+            load_scale("paper", {"processes": count}), JointRun("paper", "tap_f", 0.5, "main", 0)
+        )
+        for count in (1, 4)
+    )
+    assert four.threads == 4 * one.threads == 4 * 25
+
+
+def _resources(cfg, name):
+    wildcards = {"task": "seg", "kind": "layers", "method": "tap", "rate": "0.50", "variant": "main", "seed": "0"}
+    return JOBS[name].resources(cfg, JOBS[name].key(cfg, wildcards))
