@@ -23,11 +23,11 @@ from tap.config import generate as config_files
 from tap.config import load_params, load_scale
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
+from tap.jobs import warm
 from tap.jobs.arguments import ScaleOption
 from tap.jobs.kinds.prepare import prepared_folders
 from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
-from tap.jobs.warm import run_warm
 from tap.plan.runs import task_of
 from tap.plan.specs import job_spec
 from tap.provenance import stages
@@ -84,10 +84,15 @@ def main() -> None:
     """Entry point of the `tap` command; a workflow's jobs run in forks of a process that has imported the libraries."""
     words = sys.argv[1:]
     if any(words[: len(command)] == command for command in _JOB_COMMANDS):
-        status = run_warm(sys.argv)
+        status = warm.run_warm(sys.argv)
         if status is not None:
             sys.exit(status)
     run()
+
+
+def serve(place: str) -> None:
+    """What the process does that jobs are forks of; `place` is the path of its socket."""
+    warm.serve(place, run)
 
 
 def run() -> None:

@@ -12,7 +12,6 @@ The process ends with the workflow, and a job with the one that waits for it.
 from __future__ import annotations
 
 import array
-import importlib
 import json
 import os
 import select
@@ -31,7 +30,7 @@ from tap.provenance.orphans import end_with_workflow, is_alive
 VARIABLE = "TAP_WARM_SOCKET"
 """Environment variable with the path of the socket, which is named by the number of the workflow's process."""
 
-_PRELOADED = ("tap.engine.job", "tap.engine.joint", "tap.tasks.segmentation.task", "tap.tasks.detection.task")
+_SERVER = "import sys; from tap import cli; cli.serve(sys.argv[1])"
 _PATIENCE_S = 60.0
 _POLL_S = 0.02
 _CHUNK = 65536
@@ -86,7 +85,7 @@ def _connect(place: str) -> socket.socket | None:
             if not started:
                 started = True
                 subprocess.Popen(
-                    [sys.executable, "-m", "tap.jobs.warm", place],
+                    [sys.executable, "-c", _SERVER, place],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,  # which this job's reader would wait for
                     stderr=subprocess.DEVNULL,
@@ -116,8 +115,22 @@ def socket_of(process: int) -> str:
     return f"{tempfile.gettempdir()}/tap-{os.getuid()}/{process}.socket"
 
 
-def serve(place: str) -> None:
-    """Imports, then forks a job for each connection, until the workflow ends."""
+def preload() -> None:
+    """Imports what most jobs need and what takes long."""
+    import tap.engine.job
+    import tap.engine.joint
+    import tap.tasks.detection.task
+    import tap.tasks.segmentation.task  # noqa: F401  all four for what importing them leaves behind
+
+
+def serve(place: str, command: Callable[[], None], prepare: Callable[[], None] = preload) -> None:
+    """Imports, then forks a job for each connection, until the workflow ends.
+
+    Args:
+        place: path of the socket.
+        command: runs what `sys.argv` says.
+        prepare: what is done once, before the first fork.
+    """
     end_with_workflow()
     for other in Path(place).parent.glob("*.socket"):
         if not is_alive(int(other.stem)):
@@ -133,18 +146,17 @@ def serve(place: str) -> None:
     finally:
         os.unlink(own)
     code = _code()
-    for module in _PRELOADED:
-        importlib.import_module(module)
+    prepare()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         connection, _ = listening.accept()
         if os.fork() == 0:
             listening.close()
-            _supervise(connection, code)
+            _supervise(connection, code, command)
         connection.close()
 
 
-def _supervise(connection: socket.socket, code: list[list[object]]) -> NoReturn:
+def _supervise(connection: socket.socket, code: list[list[object]], command: Callable[[], None]) -> NoReturn:
     """Runs one job in a fork of its own and tells its status; ends it when nobody waits for it any more."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     descriptors = array.array("i")
@@ -166,7 +178,7 @@ def _supervise(connection: socket.socket, code: list[list[object]]) -> NoReturn:
     job = os.fork()
     if job == 0:
         connection.close()
-        _become(asked, list(descriptors))
+        _become(asked, list(descriptors), command)
     for descriptor in descriptors:
         os.close(descriptor)
     while True:
@@ -181,7 +193,7 @@ def _supervise(connection: socket.socket, code: list[list[object]]) -> NoReturn:
             os._exit(0)
 
 
-def _become(asked: dict[str, object], descriptors: list[int]) -> NoReturn:
+def _become(asked: dict[str, object], descriptors: list[int], command: Callable[[], None]) -> NoReturn:
     """Turns this fork into the job: its output, folder, environment and arguments; then the command."""
     for own, given in enumerate(descriptors):
         os.dup2(given, own)
@@ -193,13 +205,7 @@ def _become(asked: dict[str, object], descriptors: list[int]) -> NoReturn:
 
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))  # as after an import of its own
     sys.argv = [str(argument) for argument in asked["arguments"]]  # type: ignore[attr-defined]
-    os._exit(_exit_status(_command()))
-
-
-def _command() -> Callable[[], None]:
-    from tap.cli import run
-
-    return run
+    os._exit(_exit_status(command))
 
 
 def _exit_status(call: Callable[[], None]) -> int:
@@ -218,7 +224,3 @@ def _exit_status(call: Callable[[], None]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     return status or 0
-
-
-if __name__ == "__main__":
-    serve(sys.argv[1])

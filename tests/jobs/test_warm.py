@@ -30,8 +30,7 @@ def command():
     else:
         print(os.getpid(), flush=True)
         time.sleep(60)
-warm._PRELOADED, warm._command = (), lambda: command
-warm.serve(sys.argv[1])
+warm.serve(sys.argv[1], command, lambda: None)
 """
 CLIENT = "import sys; from tap.jobs.warm import run_warm; sys.exit(run_warm(['tap', *sys.argv[1:]]) or 0)"
 
