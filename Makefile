@@ -14,7 +14,7 @@ SCALE ?=
 TARGET ?=
 BUNDLE ?=
 VENV := .venv
-CODE := tap tests benchmarks examples
+CODE := tap tests benchmarks examples configs
 # Named by the lock's content, so that an unchanged lock installs nothing, whatever the files' times.
 STAMP := $(VENV)/.made-from-$(shell sha256sum requirements.lock | cut -c1-16)
 export PATH := $(abspath $(VENV))/bin:$(PATH)

@@ -206,13 +206,22 @@ def publish_bundle(
     everything: Annotated[
         bool, typer.Option("--all", help="weights of all runs, not one seed of each method of the main tables")
     ] = False,
+    task: Annotated[
+        list[str] | None, typer.Option(help="weights of this task's runs; may be given several times")
+    ] = None,
+    method: Annotated[list[str] | None, typer.Option(help="of this method's; may be given several times")] = None,
+    seed: Annotated[
+        list[int] | None, typer.Option(help="of this seed's, not the first one's; several times too")
+    ] = None,
     limit_mb: Annotated[float, typer.Option(help="megabytes that the archive must not exceed")] = 60.0,
 ) -> None:
     """Pack results and weights into one archive with its sha256, for `tap restore --bundle` in a clone."""
     from tap.provenance.bundle import write_bundle
+    from tap.provenance.weight_selection import WeightSelection
 
+    selection = WeightSelection(tuple(task or ()), tuple(method or ()), tuple(seed or ()), everything)
     cfg = load_scale(scale)
-    print(write_bundle(cfg, Today(cfg).staleness, out, everything, limit_mb))
+    print(write_bundle(cfg, Today(cfg).staleness, out, selection, limit_mb))
 
 
 @app.command()
@@ -252,13 +261,15 @@ def restore(
     """Verify results that came from elsewhere, then have Snakemake take them for done; data are prepared if missing."""
     from tap.provenance import restore as restoring
 
-    cfg = load_scale(scale)
+    cfg, left_out = load_scale(scale), ()
     if bundle is not None:
         from tap.provenance.bundle import unpack_bundle
 
-        print(f"{unpack_bundle(bundle, cfg)} files from {bundle}")
+        unpacked = unpack_bundle(bundle, cfg)
+        print(f"{unpacked.new} files from {bundle}")
+        left_out = unpacked.left_out
         _prepare_missing_data(cfg)
-    print(restoring.restore(cfg, Today(cfg).staleness))
+    print(restoring.restore(cfg, Today(cfg).staleness, left_out=left_out))
 
 
 @groups["compare"].command("published")

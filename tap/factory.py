@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -199,11 +200,29 @@ def assemble(
 
     `auxiliary_classes` are those of a method's own heads, where they are not `num_classes`.
     """
+    classes = num_classes if auxiliary_classes is None else auxiliary_classes
+    encoder = sparse_encoder(vit, task, keep_rate, method, controller, classes)
+    return TapVisionTransformer(encoder, num_classes, task, anneal_steps)
+
+
+def sparse_encoder(
+    vit: VisionTransformer,
+    task: str,
+    keep_rate: float,
+    method: str,
+    controller: ControllerConfig | None = None,
+    num_classes: int = 0,
+    read_blocks: Sequence[int] = (),
+    recovery: RecoverySettings | None = None,
+) -> SparseEncoder:
+    """A ViT under a method; arguments as for `build`, and as for `SparseEncoder`.
+
+    `num_classes` are those of a method's own heads; 0 for none.
+    """
     depth = len(vit.blocks)
     controller = controller or ControllerConfig()
     if "layers" not in controller.model_fields_set:
         controller = controller.model_copy(update={"layers": default_layers(depth)})
-    classes = num_classes if auxiliary_classes is None else auxiliary_classes
     settings = ReducerSettings(
         width=vit.embed_dim,
         depth=depth,
@@ -211,15 +230,15 @@ def assemble(
         task=task,
         class_token=vit.has_class_token,
         dense=TASKS[task].dense,
-        num_classes=classes or None,
+        num_classes=num_classes or None,
         background=TASKS[task].background,
         patches=vit.patch_embed.num_patches,
         split=controller.schedule or ReducerSettings.split,
         **controller.model_dump(),
     )
-    recovery = RecoverySettings() if method in LEARNED_RECOVERY else RecoverySettings(scale=1.0)
-    encoder = SparseEncoder(vit, get(method)(settings), recovery=recovery)
-    return TapVisionTransformer(encoder, num_classes, task, anneal_steps)
+    if recovery is None:
+        recovery = RecoverySettings() if method in LEARNED_RECOVERY else RecoverySettings(scale=1.0)
+    return SparseEncoder(vit, get(method)(settings), read_blocks, recovery)
 
 
 def default_layers(depth: int) -> tuple[int, ...]:

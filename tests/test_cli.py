@@ -16,6 +16,7 @@ from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.jobs import of_runs
 from tap.jobs.registry import JOBS
+from tap.plan.profiles import device_key
 from tap.plan.specs import job_json, job_spec
 from tap.provenance.orphans import LAUNCHER
 from tap.runs import Run
@@ -69,7 +70,7 @@ def test_config_check_names_every_scale():
 def jobs(monkeypatch):
     """Records which job a command would start."""
     seen = []
-    start = lambda spec, task, stamp: seen.append(spec)  # noqa: E731
+    start = lambda spec, task, stamp, run=None: seen.append(spec)  # noqa: E731
     monkeypatch.setitem(sys.modules, "tap.engine.job", SimpleNamespace(train_run=start))
     monkeypatch.setitem(sys.modules, "tap.studies.evaluation", SimpleNamespace(evaluate_run=start))
     return seen
@@ -108,6 +109,7 @@ def test_bad_input_is_refused(jobs, arguments, message):
 
 
 KEYS = {"task": "seg", "kind": "layers", "table": "tab_seg", "figure": "fig_insight", "of": "seg"}
+KEYS |= {"root": "data/microscopy", "device": device_key("cpu", 1), "shapes": "smoke"}
 KEYS |= {"root": "data/microscopy", "method": "tap_f", "rate": "0.50", "variant": "main", "seed": "0"}
 ARGUMENTS = {
     "headline": [],

@@ -19,7 +19,7 @@ LAYERS = [
     {"paper"},
     {"jobs"},
     {"factory", "joint_factory", "hub", "huggingface", "recertify", "timm_models", "vision_transformer", "vit_checks"},
-    {"cli"},
+    {"cli", "openmmlab"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -2,7 +2,8 @@
 
 An archive holds the small files of a scale (records, scores, per-image values, tables, figures), the weights that were
 asked for, and a list of both with their hashes. Beside it lies its own hash, as `sha256sum` writes it. Unpacking
-looks at that first, takes nothing but what the list names, and overwrites nothing. Equal results give equal bytes.
+looks at that first, takes nothing but what the list names, and overwrites nothing. Equal results give equal bytes. The
+list also names the weights that the archive leaves out.
 """
 
 from __future__ import annotations
@@ -16,24 +17,25 @@ import secrets
 import shutil
 import tarfile
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
-from tap.plan.runs import runs_of_table
-from tap.provenance.checkpoints import WEIGHTS
 from tap.provenance.files import atomic_write, sha256_file
-from tap.provenance.ledger import CHECKPOINTS, Ledger
+from tap.provenance.ledger import CHECKPOINTS
 from tap.provenance.root_hash import root_hash
 from tap.provenance.verify import Staleness, require, verify
+from tap.provenance.weight_selection import WeightSelection, all_weights, claims_resting_on
 
 LIMIT_MB: Final = 60.0
 """What an archive may have unless another limit is given: a release file that anyone can fetch in a minute."""
 FOLDER: Final = Path("bundles")
 LIST: Final = "bundle.json"
 SUFFIX: Final = ".sha256"
+EVERY_METHOD: Final = WeightSelection()
 _BROKEN: Final = (tarfile.TarError, EOFError, OSError, zlib.error, ValueError, KeyError)
 
 
@@ -47,6 +49,7 @@ class Bundle:
         of: how many there are.
         weight_bytes: size of those in it, and of all.
         all_bytes: size of all.
+        claims: claims of the audit that rest on runs whose weights are not in it.
     """
 
     path: Path
@@ -54,19 +57,39 @@ class Bundle:
     of: int
     weight_bytes: int
     all_bytes: int
+    claims: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        without = f"; without those left out, {cannot_be_evaluated(self.claims)}" if self.claims else ""
         return (
             f"{self.path}: {self.path.stat().st_size / 1e6:.1f} MB with {self.weights} of {self.of} files of weights "
-            f"({self.weight_bytes / 1e6:.1f} of {self.all_bytes / 1e6:.1f} MB before compression)"
+            f"({self.weight_bytes / 1e6:.1f} of {self.all_bytes / 1e6:.1f} MB before compression){without}"
         )
+
+
+@dataclass(frozen=True)
+class Unpacked:
+    """An archive whose files are in place.
+
+    Attributes:
+        new: how many files were put there; others were there already with the same bytes.
+        left_out: names of weights that the scale has and the archive has not.
+    """
+
+    new: int
+    left_out: tuple[str, ...]
+
+
+def cannot_be_evaluated(claims: Sequence[str]) -> str:
+    """What lacking weights mean for the audit, in words."""
+    return f"{len(claims)} claims rest on images that nobody can evaluate anew: {', '.join(claims)}"
 
 
 def write_bundle(
     cfg: ScaleConfig,
     staleness: Staleness,
     path: Path | None = None,
-    everything: bool = False,
+    selection: WeightSelection = EVERY_METHOD,
     limit_mb: float = LIMIT_MB,
     root: Path | str = ".",
 ) -> Bundle:
@@ -75,28 +98,29 @@ def write_bundle(
     Args:
         cfg: settings of the scale.
         staleness: judges each record by the code and the settings of today.
-        path: the archive; ``bundles/<scale>.tar.gz`` if not given.
-        everything: the weights of all runs, instead of one seed of each method of the main tables with what those
-            were trained from.
+        path: the archive; ``bundles/<scale>.tar.gz`` if not given, with the selection in its name.
+        selection: whose weights; one seed of each method of the main tables if not given.
         limit_mb: size that the archive must not exceed.
         root: the project's folder.
 
     Raises:
-        UserError: a result is not sound, or the archive would be too large; none is left then.
+        UserError: a result is not sound, the scale has nothing of the selection, or the archive would be too large;
+            none is left then.
     """
     root = Path(root)
     found = verify(cfg, staleness, root=root)
     require(found)
     results = f"results/{cfg.scale}/"
     files = [name for name in found.ledger.files if name.startswith(results)]
-    weights = [name for name in files if PurePosixPath(name).name == WEIGHTS]
-    chosen = set(weights) if everything else _main_weights(cfg, found.ledger) & set(weights)
-    packed = sorted(set(files) - set(weights) | chosen)
-    if not packed:
+    weights = set(all_weights(found.ledger)) & set(files)
+    if not files:
         raise UserError(f"results/{cfg.scale}: nothing to pack; `snakemake` makes it")
-    path = root / (path or FOLDER / f"{cfg.scale}.tar.gz")
+    chosen = selection.weights(cfg, found.ledger) & weights
+    left_out = sorted(weights - chosen)
+    packed = sorted(set(files) - weights | chosen)
+    path = root / (path or FOLDER / f"{cfg.scale}{selection.suffix}.tar.gz")
     listed = {name: found.files.get(name) or sha256_file(root / name) for name in packed}
-    content = {"scale": cfg.scale, "root_hash": root_hash(found.ledger), "files": listed}
+    content = {"scale": cfg.scale, "root_hash": root_hash(found.ledger), "files": listed, "left_out": left_out}
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -104,7 +128,8 @@ def write_bundle(
         if (size := temporary.stat().st_size) > limit_mb * 1e6:
             raise UserError(
                 f"{path}: would have {size / 1e6:.1f} MB, more than {limit_mb:g} MB; the weights of {len(chosen)} of "
-                f"{len(weights)} runs are {_size(root, chosen) / 1e6:.1f} MB of it; allow more with --limit-mb"
+                f"{len(weights)} runs are {_size(root, chosen) / 1e6:.1f} MB of it; choose with --task, --method and "
+                "--seed, or allow more with --limit-mb"
             )
         os.replace(temporary, path)
     except OSError as error:
@@ -112,10 +137,11 @@ def write_bundle(
     finally:
         temporary.unlink(missing_ok=True)
     atomic_write(path.with_name(path.name + SUFFIX), f"{sha256_file(path)}  {path.name}\n")
-    return Bundle(path, len(chosen), len(weights), _size(root, chosen), _size(root, weights))
+    claims = claims_resting_on(found.ledger.place(f"{results}audit/audit.json"), left_out)
+    return Bundle(path, len(chosen), len(weights), _size(root, chosen), _size(root, weights), tuple(claims))
 
 
-def unpack_bundle(archive: Path | str, cfg: ScaleConfig, root: Path | str = ".") -> int:
+def unpack_bundle(archive: Path | str, cfg: ScaleConfig, root: Path | str = ".") -> Unpacked:
     """Puts the files of an archive in place, after all of them were checked.
 
     Args:
@@ -124,7 +150,7 @@ def unpack_bundle(archive: Path | str, cfg: ScaleConfig, root: Path | str = ".")
         root: the project's folder.
 
     Returns:
-        How many files were put in place; those that are there already with the same bytes are left.
+        How many files were put in place, and which weights the archive leaves out.
 
     Raises:
         UserError: the archive is not the one of its hash, is of another scale, is no such archive, holds anything but
@@ -134,7 +160,7 @@ def unpack_bundle(archive: Path | str, cfg: ScaleConfig, root: Path | str = ".")
     _expect_hash(archive)
     place = root / ".tap" / f"unpacked.{secrets.token_hex(4)}"
     try:
-        listed = _unpack(archive, cfg.scale, place)
+        listed, left_out = _unpack(archive, cfg.scale, place)
         new = []
         for name, digest in listed.items():
             if not (root / name).exists():
@@ -146,19 +172,7 @@ def unpack_bundle(archive: Path | str, cfg: ScaleConfig, root: Path | str = ".")
             os.replace(place / name, root / name)
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    return len(new)
-
-
-def _main_weights(cfg: ScaleConfig, ledger: Ledger) -> set[str]:
-    """Weights of one seed of each method of the main tables, and of what they were trained from."""
-    wanted = [
-        str(run.folder / WEIGHTS)
-        for task, settings in cfg.tasks.items()
-        for run in runs_of_table(cfg, task)
-        if run.seed == settings.seeds[0]
-    ]
-    records = ledger.in_order([maker for name in wanted if (maker := ledger.maker.get(name))])
-    return {name for record in records for name in ledger.records[record].outputs if name.endswith(f"/{WEIGHTS}")}
+    return Unpacked(len(new), left_out)
 
 
 def _pack(path: Path, content: dict, root: Path) -> None:
@@ -194,11 +208,11 @@ def _expect_hash(archive: Path) -> None:
         raise UserError(f"{archive}: is not the file of {beside.name} (cut off, or another one); fetch both again")
 
 
-def _unpack(archive: Path, scale: str, place: Path) -> dict[str, str]:
+def _unpack(archive: Path, scale: str, place: Path) -> tuple[dict[str, str], tuple[str, ...]]:
     """Unpacks into a folder of its own and compares with the list.
 
     Returns:
-        Hashes by name.
+        Hashes by name, and names of weights that were left out.
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:
@@ -210,6 +224,7 @@ def _unpack(archive: Path, scale: str, place: Path) -> dict[str, str]:
             if content["scale"] != scale:
                 raise UserError(f"{archive}: is of scale {content['scale']}; unpack it with --scale {content['scale']}")
             listed = {str(name): str(digest) for name, digest in content["files"].items()}
+            left_out = tuple(str(name) for name in content.get("left_out", ()))
             for member in iter(tar.next, None):
                 _expect_member(archive, member, listed, scale)
                 (place / member.name).parent.mkdir(parents=True, exist_ok=True)
@@ -222,7 +237,7 @@ def _unpack(archive: Path, scale: str, place: Path) -> dict[str, str]:
     for name, digest in listed.items():
         if not (place / name).is_file() or sha256_file(place / name) != digest:
             raise UserError(f"{archive}: {name} is not what the archive's list says; fetch it again")
-    return listed
+    return listed, left_out
 
 
 def _expect_member(archive: Path, member: tarfile.TarInfo, listed: dict[str, str], scale: str) -> None:
@@ -232,5 +247,5 @@ def _expect_member(archive: Path, member: tarfile.TarInfo, listed: dict[str, str
         raise UserError(f"{archive}: holds '{member.name}', which is no result of scale {scale}; nothing was unpacked")
 
 
-def _size(root: Path, names: set[str] | list[str]) -> int:
+def _size(root: Path, names: set[str]) -> int:
     return sum((root / name).stat().st_size for name in names)

@@ -6,7 +6,6 @@ Nothing in `published` is an input of any rule. Weights are not copied: they tra
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
 import subprocess
@@ -21,11 +20,11 @@ from tap.provenance.ledger import Ledger, read_ledger
 from tap.provenance.publish import published_folder
 from tap.provenance.root_hash import root_hash
 from tap.provenance.verify import Staleness, require, verify
+from tap.provenance.weight_selection import claims_resting_on
 
 README: Final = "README.md"
 NEEDED: Final = ("table", "figure", "headline", "audit")
 """Kinds of jobs that a finished scale has."""
-_NOT_MEASURED: Final = "not measured"
 
 
 def publish_results(cfg: ScaleConfig, staleness: Staleness, bundle: str | None = None, root: Path | str = ".") -> Path:
@@ -137,11 +136,7 @@ def commit_of(root: Path | str) -> str:
 
 def _not_deep(cfg: ScaleConfig, ledger: Ledger) -> list[str]:
     """What nobody can check without the weights."""
-    audit = ledger.place(f"results/{cfg.scale}/audit/audit.json")
-    content = json.loads(audit.read_text(encoding="utf-8")) if audit is not None and audit.is_file() else {}
-    claims = [claim["id"] for claim in content.get("claims", []) if claim["verdict"] != _NOT_MEASURED]
-    rest = [claim["id"] for claim in content.get("claims", []) if _runs(claim)]
-    named = [claim for claim in claims if claim in rest]
+    named = claims_resting_on(ledger.place(f"results/{cfg.scale}/audit/audit.json"))
     return [
         "## What cannot be verified without the weights",
         "",
@@ -150,10 +145,6 @@ def _not_deep(cfg: ScaleConfig, ledger: Ledger) -> list[str]:
         f"needs the weights; without them, {len(named)} claims of the audit rest on values that can only be made "
         f"anew by training: {', '.join(f'`{claim}`' for claim in named) or 'none'}.",
     ]
-
-
-def _runs(claim: dict) -> bool:
-    return any(part.get("runs") for part in claim.get("parts", []))
 
 
 def _said(values: Iterable[str]) -> str:

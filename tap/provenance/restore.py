@@ -10,30 +10,33 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from tap.config.load import load_params
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
+from tap.provenance.bundle import cannot_be_evaluated
 from tap.provenance.checkpoints import bring_back, kept_weights
 from tap.provenance.finding import Kind
 from tap.provenance.finding_lines import finding_lines
 from tap.provenance.publish import publish, published
 from tap.provenance.verify import Staleness, Verification, require, verify
+from tap.provenance.weight_selection import claims_resting_on
 
 _LONG_AGO = 86400.0
 SHOWN = 3
 """So many kinds of findings are named."""
 
 
-def restore(cfg: ScaleConfig, staleness: Staleness, root: Path | str = ".") -> str:
+def restore(cfg: ScaleConfig, staleness: Staleness, root: Path | str = ".", left_out: Collection[str] = ()) -> str:
     """Verifies the results of a scale and has Snakemake take those for done that are what it would make.
 
     Args:
         cfg: settings of the scale.
         staleness: judges each record by the code and the settings of today.
         root: the project's folder.
+        left_out: weights that the archive which the results are from leaves out, and says so: to be told, no error.
 
     Returns:
         What was done, in words.
@@ -63,14 +66,19 @@ def restore(cfg: ScaleConfig, staleness: Staleness, root: Path | str = ".") -> s
             if place is not None and place.is_file():
                 os.utime(place, (_LONG_AGO, _LONG_AGO))  # older than its inputs: Snakemake makes it again
     done = f"restored {len(sound)} of {len(found.order)} jobs of scale {cfg.scale}"
-    if (on_air := _on_air(found)) > 0:
+    if (on_air := _on_air(found, left_out)) > 0:
         raise UserError(f"{done}; {on_air} tables and figures would rest on what is not there: {_not_whole(found)}")
+    if absent := {finding.path for finding in found.findings if finding.kind == Kind.MISSING} & set(left_out):
+        claims = claims_resting_on(found.ledger.place(f"results/{cfg.scale}/audit/audit.json"), absent)
+        rest = f"; {cannot_be_evaluated(claims)}" if claims else ""
+        return f"{done}; the archive leaves out the weights of {len(absent)} runs, which snakemake trains{rest}"
     return f"{done}; snakemake makes again: {_not_whole(found)}" if unsound else done
 
 
-def _on_air(found: Verification) -> int:
-    """How many records of tables and figures rest, directly or not, on files that are missing."""
-    airy = {finding.record for finding in found.findings if finding.kind == Kind.MISSING}
+def _on_air(found: Verification, left_out: Collection[str]) -> int:
+    """How many records of tables and figures rest, directly or not, on files that are missing and were not left out."""
+    missing = (finding for finding in found.findings if finding.kind == Kind.MISSING)
+    airy = {finding.record for finding in missing if finding.path not in left_out}
     for name in found.order:
         if found.ledger.sources(name) & airy:
             airy.add(name)

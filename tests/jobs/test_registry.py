@@ -27,6 +27,8 @@ FIELDS = {
     "of": "probes_seg",
     "root": "data/microscopy",
     "scale": "smoke",
+    "device": "cpu-some-processor-1t",
+    "shapes": "smoke",
 }
 
 
@@ -54,7 +56,7 @@ def test_every_kind_of_record_is_known():
         "gather",
         "gather_probes",
     }
-    assert kinds | {"verify", "table", "figure", "headline", "audit", "publish"} == set(JOBS)
+    assert kinds | {"profile", "verify", "table", "figure", "headline", "audit", "publish"} == set(JOBS)
     assert set(stamped()) - {"by hand"} <= set(JOBS)
 
 

@@ -1,6 +1,7 @@
 """An archive of results: what is in it, and what unpacking refuses. The way through a clone: tests/workflow."""
 
 import io
+import json
 import shutil
 import tarfile
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 from tap.config import load_scale
 from tap.errors import UserError
 from tap.jobs.staleness import Today
-from tap.provenance.bundle import LIST, unpack_bundle, write_bundle
+from tap.provenance.bundle import LIST, Unpacked, unpack_bundle, write_bundle
 from tap.provenance.files import sha256_file
 from tap.provenance.verify import verify
+from tap.provenance.weight_selection import WeightSelection, claims_resting_on
 
 ARCHIVE = Path("bundles/smoke.tar.gz")
 RUNS = Path("results/smoke/runs/seg")
@@ -58,10 +60,10 @@ def test_there_and_back(finished):
     first = ARCHIVE.read_bytes()
     assert write_bundle(smoke(), staleness()).path.read_bytes() == first, "equal results, equal bytes"
     shutil.rmtree("results")
-    assert unpack_bundle(ARCHIVE, smoke()) == len(before)
+    assert unpack_bundle(ARCHIVE, smoke()) == Unpacked(len(before), ())
     assert state() == before
     assert verify(smoke(), staleness()).findings == ()
-    assert unpack_bundle(ARCHIVE, smoke()) == 0, "all there"
+    assert unpack_bundle(ARCHIVE, smoke()).new == 0, "all there"
 
 
 def test_what_is_not_sound_is_not_packed(finished):
@@ -150,3 +152,42 @@ def test_the_list_is_the_first_member(finished):
     write_bundle(smoke(), staleness())
     with tarfile.open(ARCHIVE) as tar:
         assert tar.next().name == LIST
+
+
+def test_a_selection_has_its_runs_and_what_they_were_trained_from(finished):
+    bundle = write_bundle(smoke(), staleness(), selection=WeightSelection(("seg",), ("tap",)))
+    assert (bundle.path, bundle.weights, bundle.of) == (Path("bundles/smoke-seg-tap.tar.gz"), 3, 7)
+    before = state()
+    shutil.rmtree("results")
+    unpacked = unpack_bundle(bundle.path, smoke())
+    names = ("dense/r1.00/main", "dense/r1.00/random-encoder-start", "dense/r1.00/random-encoder", "random/r0.50/main")
+    assert unpacked.left_out == tuple(f"{RUNS}/{name}/s0/model.safetensors" for name in names)
+    assert state() == {name: digest for name, digest in before.items() if name not in unpacked.left_out}
+    assert {finding.path for finding in verify(smoke(), staleness()).findings} == set(unpacked.left_out)
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        ({"tasks": ("det",)}, "--task det: is none of seg"),
+        ({"methods": ("tome",)}, "--method tome: is none of dense, random, tap"),
+        ({"seeds": (7,)}, "--seed 7: is none of 0"),
+        ({"methods": ("tap",), "everything": True}, "--all: packs every run's weights"),
+    ],
+)
+def test_a_selection_of_nothing_is_an_error(finished, selection, message):
+    with pytest.raises(UserError, match=message):
+        write_bundle(smoke(), staleness(), selection=WeightSelection(**selection))
+    assert not ARCHIVE.parent.exists()
+
+
+def test_claims_that_nobody_can_evaluate_anew_are_named(tmp_path):
+    audit = tmp_path / "audit.json"
+    runs = {"gain": ["seg/tap/r0.50/main/s0"], "loss": ["seg/dense/r1.00/main/s0"], "setting": []}
+    claims = [{"id": name, "verdict": "supported", "parts": [{"runs": found}]} for name, found in runs.items()]
+    claims.append({"id": "later", "verdict": "not measured", "parts": [{"runs": runs["gain"]}]})
+    audit.write_text(json.dumps({"claims": claims}))
+    assert claims_resting_on(audit) == ["gain", "loss"]
+    assert claims_resting_on(audit, [f"{RUNS}/tap/r0.50/main/s0/model.safetensors"]) == ["gain"]
+    assert claims_resting_on(audit, []) == []
+    assert claims_resting_on(None) == []

@@ -18,10 +18,10 @@ from tap.runs import Run
 TAP, DENSE = (Run("smoke", "seg", method, rate).folder for method, rate in (("tap", 0.5), ("dense", 1.0)))
 
 
-def restored():
+def restored(left_out=()):
     """What a restoration of the smoke scale says."""
     cfg = load_scale("smoke")
-    return restoring.restore(cfg, Today(cfg).staleness)
+    return restoring.restore(cfg, Today(cfg).staleness, left_out=left_out)
 
 
 @pytest.fixture
@@ -107,6 +107,19 @@ def test_a_missing_picture_is_named_with_the_audit_that_shows_it_and_no_failure(
     assert restored().startswith(
         f"restored 21 of 23 jobs of scale smoke; snakemake makes again: {DENSE}/picture.png: missing"
     )
+
+
+def test_weights_that_an_archive_leaves_out_are_told_with_the_claims_on_them_and_no_failure(told, monkeypatch):
+    (TAP / "model.safetensors").unlink()
+    left_out = [f"{TAP}/model.safetensors"]
+    monkeypatch.setattr(restoring, "claims_resting_on", lambda audit, weights: ["gain"] if weights else [])
+    assert restored(left_out).endswith(
+        "the archive leaves out the weights of 1 runs, which snakemake trains; "
+        "1 claims rest on images that nobody can evaluate anew: gain"
+    )
+    (DENSE / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="tables and figures would rest on what is not there"):
+        restored(left_out)
 
 
 def test_nothing_at_all_is_said(finished, monkeypatch):

@@ -38,6 +38,9 @@ overrides:
     tasks.cls.methods: [dense, tap]
     tasks.cls.pretrain.share: null
     tasks.cls.pretrain.train: {{length: {steps}, unit: steps, batch_size: 16, optimizer: {{lr: 1.0e-3}}}}
+    tasks.cls.pretrain.decoder_width: 48
+    tasks.cls.pretrain.decoder_depth: 1
+    tasks.cls.pretrain.decoder_heads: 3
     tasks.cls.dense.length: {steps}
     tasks.cls.method.length: {steps}
     tasks.cls.dense.log_steps: 2
@@ -47,9 +50,10 @@ overrides:
 """
 TARGETS = ("all", "audit")
 COMPARED = re.compile(r"model\.safetensors|per_sample\.npz|values\.csv|fig_\w+\.(pdf|png|csv)")
-KINDS = ("train", "evaluate", "probe", "gather", "verify", "table", "figure", "headline", "publish", "audit")
+KINDS = ("data", "train", "evaluate", "probe", "gather", "verify", "table", "figure", "headline", "publish", "audit")
 """What `tap` is called with by the jobs."""
 END_WITHIN_S = 30
+DATA = Path("data", "fashion_mnist")
 
 
 class Folder:
@@ -59,7 +63,7 @@ class Folder:
         self.place = place
         for name in ("tap", "workflow"):
             shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree(data, place / "data" / "fashion_mnist")
+        shutil.copytree(data, place / DATA)
         (place / "params.yaml").write_text(PARAMS.format(steps=steps))
         self.environment = {**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
 
@@ -97,6 +101,13 @@ class Folder:
         return subprocess.run(
             [sys.executable, "-m", *arguments], cwd=self.place, env=self.environment, capture_output=True, text=True
         )
+
+    def begin(self) -> None:
+        """As before the first job, but for downloads: data are verified and described anew."""
+        for name in ("results", "paper_tables", "paper_figures", ".tap", ".snakemake"):
+            shutil.rmtree(self.place / name, ignore_errors=True)
+        for name in ("manifest.json", "record.json"):
+            (self.place / DATA / name).unlink(missing_ok=True)
 
     def results(self) -> dict[str, bytes]:
         files = [path for path in (self.place / "results").rglob("*") if COMPARED.fullmatch(path.name)]
@@ -161,8 +172,8 @@ def stress(place: Path, data: Path, kills: int, seed: int, steps: int) -> list[s
         What happened, line by line.
     """
     quiet, killed = Folder(place / "quiet", data, steps), Folder(place / "killed", data, steps)
-    assert quiet.call("tap.cli", "data", "prepare", "cls").returncode == 0
-    shutil.copytree(quiet.place / "data", killed.place / "data", dirs_exist_ok=True)
+    quiet.begin()
+    killed.begin()
     begun = time.monotonic()
     assert quiet.start(place / "quiet.log").wait() == 0, (place / "quiet.log").read_text()[-3000:]
     usual = time.monotonic() - begun
@@ -174,8 +185,7 @@ def stress(place: Path, data: Path, kills: int, seed: int, steps: int) -> list[s
         happened = kill_and_go_on(killed, moment, log, wait)
         if happened is None:  # through before the kill: once more from the start, with earlier kills
             assert killed.results() == quiet.results(), "other bytes than without the kills"
-            for name in ("results", "paper_tables", "paper_figures", ".tap", ".snakemake"):
-                shutil.rmtree(killed.place / name, ignore_errors=True)
+            killed.begin()
             longest = max(5.0, longest / 2)
             continue
         text, kinds = happened

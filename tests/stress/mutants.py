@@ -23,6 +23,13 @@ MUTANTS = [
     Mutant(
         "halves round down", "core/budget.py", "up = bounded - whole >= 0.5", "up = bounded - whole > 0.75", "cls/tap"
     ),
+    Mutant(
+        "share in float32",
+        "core/budget.py",
+        "torch.sigmoid(share_logit.to(torch.float64)).to(torch.float32)",
+        "torch.sigmoid(share_logit)",
+        "cls/tap",
+    ),
     Mutant("kept count rounds down", "core/budget.py", "* patches + Fraction(1, 2)", "* patches", "seg/tap-odd"),
     Mutant(
         "capacity one less",
@@ -195,7 +202,7 @@ MUTANTS = [
         "reducers/dtop.py",
         "self.progress >= self.options.pruned_from",
         "self.progress >= 0.0",
-        "seg/dtop",
+        "seg/dtop-sure",
     ),
     Mutant(
         "gate of the other class",
@@ -309,16 +316,6 @@ EQUAL = {
     "infinite losses": (
         Mutant("", "engine/loop.py", "bad = (~values.isfinite())", "bad = values.isnan()", "cls/dense"),
         "no loss of the replay is infinite",
-    ),
-    "share in float64": (
-        Mutant(
-            "",
-            "core/budget.py",
-            "torch.sigmoid(share_logit.to(torch.float64)).to(torch.float32)",
-            "torch.sigmoid(share_logit)",
-            "cls/tap",
-        ),
-        "may round the same on this processor; the last bit differs elsewhere",
     ),
     "last of equals stays": (
         Mutant(

@@ -28,6 +28,7 @@ CHANGES: dict[str, dict] = {
     "cls/tap-ties": {"data": {"std": [1e9], "mean": [0.0]}},
     "cls/static-even": {"static_split": [1.0, 1.0, 1.0]},
     "seg/tap-odd": {"rate": 0.35},
+    "seg/dtop-sure": {"options": {"dtop": {"threshold": 0.01}}},
     "seg/tap-black": {"data": {"std": [1e9] * 3, "mean": [0.0] * 3}},
 }
 """Settings beside those of the smoke scale that bring out what a mutant changes."""
@@ -68,8 +69,15 @@ def settings_of(run: str) -> dict:
     spec |= {"start_from": "scratch"}
     spec["recovery"]["endpoint"] = 1.0
     for key, value in CHANGES.get(run, {}).items():
-        spec[key] = {**spec[key], **value} if isinstance(value, dict) else value
+        spec[key] = changed(spec[key], value)
     return spec
+
+
+def changed(settings, changes):
+    """Settings with some values replaced, at any depth."""
+    if not isinstance(changes, dict):
+        return changes
+    return {**settings, **{key: changed(settings[key], value) for key, value in changes.items()}}
 
 
 class Different(Exception):

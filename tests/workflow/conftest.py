@@ -67,6 +67,9 @@ overrides:
     keep_rates: [0.5]
     tasks.cls.methods: [dense, tap]
     tasks.cls.pretrain.share: null # a backbone of its own, so that no other task's images are needed
+    tasks.cls.pretrain.decoder_width: 48
+    tasks.cls.pretrain.decoder_depth: 1
+    tasks.cls.pretrain.decoder_heads: 3
     tasks.cls.pretrain.train: {length: 2, unit: steps, batch_size: 16, optimizer: {lr: 1.0e-3}}
 """
 DATA = ROOT / "data" / "fashion_mnist"

@@ -13,7 +13,8 @@ TABLE = "results/smoke/tables/tab_cls.tex"
 ON_IMPORT = "\nprint(end='')\n"
 AFTER_ONE_RUN = {"train_method": 1, "evaluate": 1, "gather": 1, "verify": 1, "table": 1}
 RESULTS = {"gather": 1, "verify": 1, "table": 1}
-ALL_THAT_COMPUTE = {"pretrain": 1, "train_dense": 2, "train_method": 13, "evaluate": 14}
+JOINT = {"train_joint": 14}  # TAP-F: three keep rates, nine variants and their two starts
+ALL_THAT_COMPUTE = {"pretrain": 1, "train_dense": 2, "train_method": 13, **JOINT, "evaluate": 26}
 
 
 def record_of(project, files):
@@ -57,13 +58,13 @@ def test_an_edit_repeats_exactly_what_it_concerns(done):
     assert done.planned(TABLE) == {}, "a function that no job reaches"
 
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.cls.profile.iterations: 9}}\n")
-    assert done.planned(TABLE) == {"evaluate": 14} | RESULTS, "a setting of the evaluation"
+    assert done.planned(TABLE) == {"evaluate": 26} | RESULTS, "a setting of the evaluation"
 
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.cls.method.length: 9}}\n")
     assert done.planned(TABLE) == {"train_dense": 1, "train_method": 13, "evaluate": 14} | RESULTS, "the common budget"
 
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {keep_rates: [0.4, 0.5, 0.7]}}\n")
-    assert done.planned(TABLE) == AFTER_ONE_RUN, "one keep rate more"
+    assert done.planned(TABLE) == AFTER_ONE_RUN | {"train_joint": 1, "evaluate": 2}, "one keep rate more"
     (done.folder / "params.yaml").write_text("scale: smoke\n")
 
 
@@ -81,15 +82,16 @@ def test_changed_code_repeats_exactly_the_jobs_that_run_it(done):
 
     with open(done.folder / "tap/core/temperature.py", "a") as file:
         file.write(ON_IMPORT)
-    assert done.planned(TABLE) == {"train_method": 3, "evaluate": 3} | RESULTS, "what only TAP uses"
+    assert done.planned(TABLE) == {"train_method": 3, **JOINT, "evaluate": 15} | RESULTS, "what only TAP uses"
 
     with open(done.folder / "tap/core/selection.py", "a") as file:
         file.write(ON_IMPORT)
-    assert done.planned(TABLE) == {"train_method": 12, "evaluate": 12} | RESULTS, "what no pruning and ToMe do without"
+    without_tome = {"train_method": 12, **JOINT, "evaluate": 24} | RESULTS
+    assert done.planned(TABLE) == without_tome, "what no pruning and ToMe do without"
 
     with open(done.folder / "tap/paper/tables/latex.py", "a") as file:
         file.write(ON_IMPORT)
-    assert done.planned(TABLE) == {"train_method": 12, "evaluate": 12} | RESULTS, "tables as well"
+    assert done.planned(TABLE) == without_tome, "tables as well"
 
 
 @pytest.mark.slow

@@ -77,6 +77,8 @@ wildcard_constraints:
     seed=r"\d+",
     table="|".join(f"tab_{task}" for task in CFG.tasks),
     kind="layers|recovery",
+    device=r"(cpu|gpu)-[a-z0-9-]+",
+    shapes="paper|smoke",
     root="|".join(map(re.escape, prepared_folders(CFG))) or "none",
 
 

@@ -118,6 +118,9 @@ class Verify(Job[str]):
                 from tap.paper.deep.command import run_deep_verification
 
                 run_deep_verification(cfg, found, passed, images, seed, everything)
+            if not found.order:
+                print(f"results/{cfg.scale}: no results to verify; `make reproduce` makes them")
+                return
             print(found.summary())
             print(f"root hash of scale {cfg.scale}: {root_hash(found.ledger)}")
 

@@ -9,6 +9,7 @@ from typing import Final
 
 from tap.paper.deep.outcome import Outcome
 from tap.paper.deep.scores import by_job, place_of
+from tap.paper.deep.settings import with_recorded_settings
 from tap.paper.deep.texts import number_differences, text_differences
 from tap.paper.difference import Difference
 from tap.paper.evidence import Evidence
@@ -40,7 +41,8 @@ def check_tables_and_figures(scale: str, ledger: Ledger, stale: Collection[str])
     for record in by_job(ledger, *_RENDER):
         with outcome.following(record.name):
             name = str(record.content["parameters"][record.job])
-            anew = {f"{name}{suffix}": content for suffix, content in _RENDER[record.job](name, evidence).items()}
+            made = _RENDER[record.job](name, with_recorded_settings(evidence, record))
+            anew = {f"{name}{suffix}": content for suffix, content in made.items()}
             for file in record.outputs:
                 if Path(file).name in anew:
                     _compare(outcome, file, place_of(ledger, file), anew[Path(file).name], record, record.name in stale)

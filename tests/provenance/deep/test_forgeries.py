@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forger import replaced
 
 from tap.config import load_scale
 from tap.jobs.staleness import Today
@@ -18,13 +19,6 @@ from tap.runs import Run
 
 TAP = Run("smoke", "seg", "tap", 0.5).folder
 TABLE, AUDIT = Path("results/smoke/tables/tab_seg"), Path("results/smoke/audit")
-
-
-def replaced(path, pattern, new):
-    text = Path(path).read_text()
-    changed = re.sub(pattern, new, text, count=1)
-    assert changed != text
-    Path(path).write_text(changed)
 
 
 def verified(cfg):
