@@ -42,6 +42,11 @@ def cells(evidence: Evidence) -> Cells:
     return known(found)
 
 
+def _plain(row: str, number: float) -> str:
+    """A recovery scale: a ratio of the offset, not a multiple of anything else in the row."""
+    return f"{number:.2f}"
+
+
 def row(key: str) -> Row:
     """Named as the paper names its rows."""
     own, _, behind = key.partition("@")
@@ -54,9 +59,9 @@ TABLE = Table(
         Head(r"Share, mean $\pm$ SD", ("share", "share_sd"), PLUS_MINUS),
         Head("Med.", ("share_median",)),
         Head("IQR", ("share_iqr",)),
-        Head(r"Scale, mean $\pm$ SD", ("scale", "scale_sd"), PLUS_MINUS),
-        Head("Med.", ("scale_median",)),
-        Head("IQR", ("scale_iqr",)),
+        Head(r"Scale, mean $\pm$ SD", ("scale", "scale_sd"), PLUS_MINUS, form=_plain),
+        Head("Med.", ("scale_median",), form=_plain),
+        Head("IQR", ("scale_iqr",), form=_plain),
     ),
     cells,
     row=row,
