@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,14 +28,27 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'tap' has no attribute '{name}'")
 
 
-def _is_command_line() -> bool:
-    """Whether this process runs the command line or the workflow, which start without waiting for torch.
+class _Names(MetaPathFinder):
+    """Registers the names of TAP's models as soon as somebody imports timm, for which nobody waits before that."""
 
-    `-m` stands for a module of this package that Python is about to run.
-    """
-    return Path(sys.argv[0] if sys.argv else "").stem in ("tap", "-m") or "snakemake" in sys.modules
+    def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """timm's own way to be found and executed, and the registration behind it."""
+        if name != "timm":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                importlib.import_module("tap.timm_models")
+
+            spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
+        return spec
 
 
-if not _is_command_line():
-    # Registers the names with timm, which has no other way to learn them.
+if "timm" in sys.modules:
     importlib.import_module("tap.timm_models")
+else:
+    sys.meta_path.insert(0, _Names())

@@ -15,7 +15,6 @@ from timm.models import build_model_with_cfg, generate_default_cfgs, get_pretrai
 from torch import nn
 
 from tap.errors import UserError
-from tap.factory import build
 
 BASES: Final = {
     "tap_vit_tiny_patch16_224": "vit_tiny_patch16_224",
@@ -48,6 +47,8 @@ default_cfgs = generate_default_cfgs({name: _configuration(base) for name, base 
 
 def _entrypoint(name: str, base: str) -> Callable[..., nn.Module]:
     def create(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+        from tap.factory import build  # which imports timm, behind whose import these names are registered
+
         if pretrained:
             raise UserError(
                 "pretrained: no weights are published for this name; pass weights='<file>' instead, or "
