@@ -225,6 +225,31 @@ def publish_bundle(
 
 
 @app.command()
+def plan(
+    scale: ScaleOption = None,
+    table: Annotated[str | None, typer.Option(help="only the runs of this table, such as tab_seg")] = None,
+    claim: Annotated[str | None, typer.Option(help="the fewest runs that judge this claim")] = None,
+    gpu: Annotated[str | None, typer.Option(help="h100, a100, rtx4090, or measured (finished jobs)")] = None,
+    gpus: Annotated[int, typer.Option(min=1, help="cards, or jobs side by side")] = 1,
+    records: Annotated[Path, typer.Option(help="folder with finished runs to set beside")] = Path("results"),
+    used: Annotated[bool, typer.Option("--used", help="planned beside used of every finished job")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="one line for each job")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="all of it")] = False,
+) -> None:
+    """Say what runs will cost before any starts: hours, memory, disk, energy; and what finished ones took."""
+    from tap.jobs import planning
+
+    cfg = load_scale(scale)
+    made = planning.make_plan(cfg, planning.chosen_runs(cfg, table, claim), gpu, gpus, records)
+    if as_csv or as_json:
+        print((planning.as_csv if as_csv else planning.as_json)(made).rstrip())
+        return
+    print(planning.as_text(made, cfg))
+    if used:
+        print("\n".join(planning.used_by_job(made)))
+
+
+@app.command()
 def recertify(
     records: Annotated[
         list[str] | None, typer.Argument(help="beginnings of names of records or folders; all if none is given")

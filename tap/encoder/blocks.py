@@ -192,7 +192,7 @@ def add_attended(block: Any, tokens: Tokens, hidden: Tensor, out: Tensor) -> Tok
         hidden: their normalised states `(T, d)` (only read by a gated attention).
         out: attended values `(T, H * d_h)`.
     """
-    out = block.ls1(_project_back(block.attn, hidden, out))
+    out = block.ls1(project_back(block.attn, hidden, out))
     return tokens.with_states(tokens.x + _drop_path(block.drop_path1, out, tokens, None))
 
 
@@ -291,10 +291,10 @@ def _run_window_block(block: Any, tokens: Tokens, windows: Windows) -> Tokens:
 
 
 def _add_mlp(block: Any, x: Tensor, tokens: Tokens, windows: Windows | None) -> Tensor:
-    return x + _drop_path(block.drop_path2, block.ls2(_mlp(block.mlp, block.norm2(x))), tokens, windows)
+    return x + _drop_path(block.drop_path2, block.ls2(apply_mlp(block.mlp, block.norm2(x))), tokens, windows)
 
 
-def _mlp(mlp: Any, hidden: Tensor) -> Tensor:
+def apply_mlp(mlp: Any, hidden: Tensor) -> Tensor:
     """timm's MLP; where nothing is learned, its wide activations exist once instead of twice."""
     if torch.is_grad_enabled() or type(mlp) is not Mlp or type(mlp.act) is not nn.GELU or _hooked(mlp, mlp.act):
         return mlp(hidden)
@@ -336,10 +336,10 @@ def _attended(
             query, key = torch.cat([query, ones], dim=-1), torch.cat([key, column.expand(*key.shape[:2], 1)], dim=-1)
             bias = None
     out = attend(query, key, value, groups, attn.attn_drop.p if attn.training else 0.0, scale, bias)
-    return _project_back(attn, hidden, out if real is None else out.index_select(0, real))
+    return project_back(attn, hidden, out if real is None else out.index_select(0, real))
 
 
-def _project_back(attn: Any, hidden: Tensor, out: Tensor) -> Tensor:
+def project_back(attn: Any, hidden: Tensor, out: Tensor) -> Tensor:
     """Output projection of attended values `(T, H * d_h)`."""
     out = attn.norm(out)
     if attn.gate is not None:

@@ -19,6 +19,7 @@ from torch.utils.data import Subset
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
+from tap.engine.joint_files import load_alone
 from tap.errors import UserError
 from tap.paper.deep.outcome import Outcome
 from tap.paper.deep.scores import by_job, place_of, read_json, run_of_record
@@ -26,6 +27,7 @@ from tap.paper.difference import Difference
 from tap.paper.scores import read_arrays
 from tap.paper.tidy import METRICS_FILE, PER_SAMPLE_FILE
 from tap.plan.endpoints import uses_endpoint
+from tap.plan.joint import is_joint
 from tap.provenance.fingerprint import version
 from tap.provenance.ledger import Ledger, Record
 from tap.runs import Run
@@ -42,7 +44,7 @@ last digit decides a class, a pixel or a match."""
 ROUNDING: Final = 1e-4
 """Largest difference of real numbers there."""
 _RUNS, _IMAGES = "runs evaluated anew", "images of them"
-_WEIGHTS: Final = ".safetensors"
+_WEIGHTS: Final = (".safetensors", ".pth", ".pt", ".bin")
 
 
 @dataclass(frozen=True)
@@ -153,8 +155,7 @@ def _again(cfg: ScaleConfig, ledger: Ledger, record: Record, sample: Sample) -> 
     device = select_device(spec.device)
     with cpu_threads(spec.profile.threads), torch.inference_mode():
         model: Any = task.build_model(spec)
-        name, place = weights
-        load_weights(place, model, str(record.inputs[name]["sha256"]))
+        _load(spec, model, record, weights)
         model.to(device).eval()
         batches = task.loader(Subset(dataset, positions), spec)
         anew = joined([task.evaluate_batch(model, spec, batch.to(device)) for batch in batches])
@@ -187,13 +188,22 @@ def _is_as_then(record: Record, stated: Mapping[str, Any], here: str) -> bool:
     return stated["device"] == here and all(text == version(name) for name, text in libraries.items())
 
 
-def _weights(ledger: Ledger, record: Record) -> tuple[str, Path] | None:
-    """Name and place of the weights that an evaluation read; None if they are not there."""
-    for name in record.inputs:
-        place = ledger.place(name)
-        if name.endswith(_WEIGHTS) and place is not None and place.is_file():
-            return name, place
-    return None
+def _weights(ledger: Ledger, record: Record) -> dict[str, Path] | None:
+    """Places of the weights that an evaluation read, by name; None if one of them is not there."""
+    names = [name for name in record.inputs if Path(name).suffix in _WEIGHTS]
+    places = {name: place for name in names if (place := ledger.place(name)) is not None and place.is_file()}
+    return places if names and len(places) == len(names) else None
+
+
+def _load(spec: JobSpec, model: Any, record: Record, weights: Mapping[str, Path]) -> None:
+    """Fills a model with the weights of its record: one file, or a frozen base and what a task has beside it."""
+    hashes = {name: str(record.inputs[name]["sha256"]) for name in weights}
+    own = next(name for name in weights if len(weights) == 1 or f"/{spec.method}/" in name)
+    if not is_joint(spec):
+        load_weights(weights[own], model, hashes[own])
+        return
+    base = next(name for name in weights if name != own)
+    load_alone(model, spec.task, weights[base], weights[own], hashes[base], hashes[own])
 
 
 def _named(runs: list[str]) -> str:

@@ -1,0 +1,337 @@
+"""`tap plan`: what a scale, a table or a claim will cost, before anything runs, and what it has cost so far."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tap.config.datasets import PREPARED
+from tap.config.schema import ScaleConfig
+from tap.errors import UserError
+from tap.jobs.registry import JOBS
+from tap.plan.accelerators import UTILISATION
+from tap.plan.claimed_runs import claimed_runs
+from tap.plan.estimate import (
+    DATA_BYTES,
+    JOINT,
+    PlannedJob,
+    Rates,
+    card_rates,
+    critical_path,
+    measured_rates,
+    planned_jobs,
+    used_seconds,
+    wall_seconds,
+)
+from tap.plan.joint import JointRun
+from tap.plan.runs import runs_of_table
+from tap.runs import Run
+
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class PlanLine:
+    """A line of a plan: a method of a task, a task, or all.
+
+    Attributes:
+        task, method: what it is about; `all` stands for several.
+        trainings, evaluations: jobs.
+        steps, images: of its trainings.
+        hours: of one card (or of one job on a CPU), with the interval's ends.
+        memory_gb: of a card, for one process of the training that needs most.
+        host_gb: of the machine, as its jobs ask for.
+        disk_gb: weights and resume states.
+        energy_kwh: of the cards; None where their power is not known.
+        planned_of_used, used: hours of finished jobs as planned and as they were.
+    """
+
+    task: str
+    method: str
+    trainings: int
+    evaluations: int
+    steps: int
+    images: float
+    hours: float
+    hours_low: float
+    hours_high: float
+    memory_gb: float
+    host_gb: float
+    disk_gb: float
+    energy_kwh: float | None
+    planned_of_used: float
+    used: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a set of runs needs.
+
+    Attributes:
+        scale: whose settings.
+        source: where the rates come from.
+        gpus: cards (or jobs side by side).
+        card_gb: memory of a card; None where it is not known.
+        lines: of methods, of tasks, and of all, which is the last.
+        jobs: every job with its planned and used hours.
+        wall_days, critical_days: time from start to end, and of the longest chain.
+        data_gb: of the data sets.
+    """
+
+    scale: str
+    source: str
+    gpus: int
+    card_gb: float | None
+    lines: tuple[PlanLine, ...]
+    jobs: tuple[Mapping[str, Any], ...]
+    wall_days: float
+    critical_days: float
+    data_gb: float
+
+    @property
+    def total(self) -> PlanLine:
+        """The line of all."""
+        return self.lines[-1]
+
+
+def chosen_runs(cfg: ScaleConfig, table: str | None = None, claim: str | None = None) -> list[Run]:
+    """The runs of a scale, of one table, or of one claim.
+
+    Raises:
+        UserError: the table or the claim is not known, or no run of the scale judges it.
+    """
+    if table is not None and claim is not None:
+        raise UserError("tap plan: give --table or --claim, not both")
+    if claim is not None:
+        from tap.paper.audit.claim import load_claims
+
+        known = {found.id: found for found in load_claims()}
+        if claim not in known:
+            raise UserError(f"--claim: '{claim}' is not known; choose from {', '.join(known)}")
+        runs = claimed_runs(cfg, [(part.predicate, part.arguments) for part in known[claim].parts])
+        if not runs:
+            raise UserError(f"--claim: no run of scale '{cfg.scale}' has to do with '{claim}'")
+        return runs
+    if table is not None:
+        task = Path(table).stem.removeprefix("tab_")
+        if task not in cfg.tasks:
+            names = ", ".join(f"tab_{name}" for name in cfg.tasks)
+            raise UserError(
+                f"--table: '{table}' has no runs of its own; choose from {names}, or plan a claim (--claim)"
+            )
+        return runs_of_table(cfg, task)
+    return [run for task in cfg.tasks for run in runs_of_table(cfg, task)]
+
+
+def make_plan(
+    cfg: ScaleConfig, runs: Sequence[Run], gpu: str | None = None, gpus: int = 1, records: Path = Path("results")
+) -> Plan:
+    """Plans runs, and sets beside them what finished ones took.
+
+    Args:
+        cfg: the settings.
+        runs: what to make.
+        gpu: a card's name, or `measured`; None is `measured` where no GPU is asked for, else `h100`.
+        gpus: cards, or jobs side by side.
+        records: folder with finished runs (`results` or `published`).
+
+    Raises:
+        UserError: the card is not known, or nothing was measured.
+    """
+    if gpus < cfg.processes:
+        raise UserError(f"--gpus: {gpus} are fewer than the {cfg.processes} of one training (processes)")
+    jobs = planned_jobs(cfg, runs)
+    used = used_seconds(jobs, cfg.scale, records)
+    if gpu is None:
+        gpu = "h100" if cfg.device == "cuda" else "measured"
+    rates = _measured(cfg, jobs, records) if gpu == "measured" else card_rates(gpu)
+    seconds = {(job.kind, job.name): rates.seconds(job) for job in jobs}
+    parallel = {
+        key: value / (cfg.processes if key[0] == "train" else 1) for key, value in seconds.items()
+    }  # a training takes all its cards at once
+    places = max(1, gpus // cfg.processes)
+    groups: dict[tuple[str, str], list[PlannedJob]] = {}
+    for job in jobs:
+        groups.setdefault((job.task, job.method), []).append(job)
+    tasks = list(dict.fromkeys(task for task, _ in groups))
+    lines = [_line(cfg, task, method, found, rates, used) for (task, method), found in groups.items()]
+    lines += [_line(cfg, task, "all", [job for job in jobs if job.task == task], rates, used) for task in tasks]
+    lines.append(_line(cfg, "all", "all", jobs, rates, used))
+    folders = {cfg.tasks[run.task].data.root: cfg.tasks[run.task].data.name for run in runs}  # type: ignore[index]
+    return Plan(
+        cfg.scale,
+        rates.source,
+        gpus,
+        None if rates.memory is None else rates.memory / 1e9,
+        tuple(lines),
+        tuple(_row(job, rates, used) for job in jobs),
+        wall_seconds(jobs, parallel, places) / 86400,
+        critical_path(jobs, parallel) / 86400,
+        sum(DATA_BYTES.get(name, 0.0) for name in folders.values()) / 1e9,
+    )
+
+
+def _measured(cfg: ScaleConfig, jobs: Sequence[PlannedJob], records: Path) -> Rates:
+    """Rates of finished jobs of the scale, the planned ones or others; of the published ones if there are too few."""
+    measured = planned_jobs(cfg, chosen_runs(cfg))
+    for folder in (records, Path("published")):
+        used = used_seconds(measured, cfg.scale, folder)
+        rates = measured_rates(measured, used, f"{folder}/{cfg.scale}")
+        if all((job.kind, task) in rates.speeds for job in jobs for task in job.work):
+            return rates
+    raise UserError(
+        f"--gpu measured: neither {records}/{cfg.scale} nor published/{cfg.scale} has a finished training and"
+        " evaluation without pruning of every task; name a card, such as --gpu h100"
+    )
+
+
+def _line(
+    cfg: ScaleConfig,
+    task: str,
+    method: str,
+    jobs: Sequence[PlannedJob],
+    rates: Rates,
+    used: Mapping[tuple[str, str], float],
+) -> PlanLine:
+    trainings = [job for job in jobs if job.kind == "train"]
+    hours = sum(map(rates.seconds, jobs)) / _HOUR
+    ends = [rates.interval(job) for job in jobs]
+    done = [job for job in jobs if (job.kind, job.name) in used]
+    return PlanLine(
+        task,
+        method,
+        len(trainings),
+        len(jobs) - len(trainings),
+        sum(job.steps for job in trainings),
+        sum(job.images for job in trainings),
+        hours,
+        sum(low for low, _ in ends) / _HOUR,
+        sum(high for _, high in ends) / _HOUR,
+        max((job.memory for job in jobs), default=0.0) / 1e9,
+        max((_host_mb(cfg, job) for job in jobs), default=0.0) / 1e3,
+        sum(job.disk for job in jobs) / 1e9,
+        None if rates.watts is None else hours * rates.watts / 1e3,
+        sum(map(rates.seconds, done)) / _HOUR,
+        sum(used[job.kind, job.name] for job in done) / _HOUR,
+    )
+
+
+def _host_mb(cfg: ScaleConfig, job: PlannedJob) -> int:
+    if job.task == JOINT:
+        return JOBS["train_joint"].resources(cfg, JointRun.parse(cfg.scale, job.name)).memory_mb
+    return JOBS[job.kind].resources(cfg, Run.parse(cfg.scale, job.name)).memory_mb
+
+
+def _row(job: PlannedJob, rates: Rates, used: Mapping[tuple[str, str], float]) -> Mapping[str, Any]:
+    took = used.get((job.kind, job.name))
+    return {
+        "job": job.kind,
+        "run": job.name,
+        "task": job.task,
+        "method": job.method,
+        "variant": job.variant,
+        "steps": job.steps,
+        "images": round(job.images),
+        "operations": sum(job.work.values()),
+        "planned_hours": rates.seconds(job) / _HOUR,
+        "used_hours": None if took is None else took / _HOUR,
+        "gpu_memory_gb": job.memory / 1e9,
+        "disk_gb": job.disk / 1e9,
+    }
+
+
+def as_json(plan: Plan) -> str:
+    """The whole plan."""
+    return json.dumps(asdict(plan), indent=1)
+
+
+def as_csv(plan: Plan) -> str:
+    """One line for each job."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(plan.jobs[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(plan.jobs)
+    return text.getvalue()
+
+
+def as_text(plan: Plan, cfg: ScaleConfig) -> str:
+    """What a person reads: methods, tasks and all, then what it means for time, disk and memory."""
+    unit = "job-hours" if plan.card_gb is None else "GPU-hours"
+    header = ("task", "method", "trainings", "steps", unit, "interval", "GPU GB", "host GB", "disk GB", "used h")
+    rows = [header, *(_shown(line) for line in plan.lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if at < 2 else cell.rjust(width)
+            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
+    total = plan.total
+    lines += ["", f"Rates: {plan.source}."]
+    if plan.card_gb is not None:
+        tasks = dict.fromkeys(line.task for line in plan.lines if line.task in UTILISATION)
+        lines += [
+            f"  {task}: {UTILISATION[task].share:.1%} of an H100's peak; {UTILISATION[task].source}" for task in tasks
+        ]
+    what = "GPU" if plan.card_gb is not None else "place"
+    lines.append(
+        f"Time on {plan.gpus} {what}{'' if plan.gpus == 1 else 's'}: {_days(plan.wall_days)}; "
+        f"no number of them makes it shorter than {_days(plan.critical_days)}."
+    )
+    if total.energy_kwh is not None:
+        lines.append(f"Energy of the cards at full power: {total.energy_kwh:,.0f} kWh.")
+    own = "; bring the data yourself" if any(task.data.name not in PREPARED for task in cfg.tasks.values()) else ""
+    lines.append(f"Disk: {total.disk_gb:,.1f} GB of weights and resume states, {plan.data_gb:,.1f} GB of data{own}.")
+    if plan.card_gb is not None:
+        lines += [
+            f"TOO LARGE: {line.task}/{line.method} needs {line.memory_gb:,.0f} GB "
+            f"in each of {cfg.processes} process(es), "
+            f"a card has {plan.card_gb:,.0f} GB; at least {_processes(line, plan.card_gb, cfg)} processes hold its batch"
+            for line in plan.lines
+            if line.method != "all" and line.memory_gb > plan.card_gb
+        ]
+    if total.used:
+        lines.append(
+            f"Of the finished jobs: planned {total.planned_of_used:,.2f} h, used {total.used:,.2f} h "
+            f"(x{total.planned_of_used / total.used:.2f})."
+        )
+    return "\n".join(lines)
+
+
+def _processes(line: PlanLine, card_gb: float, cfg: ScaleConfig) -> int:
+    return -int(-line.memory_gb * cfg.processes // card_gb)
+
+
+def _shown(line: PlanLine) -> tuple[str, ...]:
+    digits = 2 if line.hours < 10 else 0
+    return (
+        line.task,
+        line.method,
+        str(line.trainings),
+        f"{line.steps:,}",
+        f"{line.hours:,.{digits}f}",
+        f"{line.hours_low:,.{digits}f} to {line.hours_high:,.{digits}f}",
+        f"{line.memory_gb:,.1f}",
+        f"{line.host_gb:,.0f}",
+        f"{line.disk_gb:,.1f}",
+        f"{line.used:,.2f}" if line.used else "--",
+    )
+
+
+def _days(days: float) -> str:
+    return f"{days:,.1f} days" if days >= 2 else f"{days * 24:,.1f} hours"
+
+
+def used_by_job(plan: Plan) -> Iterable[str]:
+    """Planned beside used of every finished job."""
+    for row in plan.jobs:
+        if row["used_hours"] is not None:
+            ratio = row["planned_hours"] / row["used_hours"] if row["used_hours"] else 0.0
+            hours = f"planned {row['planned_hours']:.3f} h, used {row['used_hours']:.3f} h"
+            yield f"{row['job']} {row['run']}: {hours} (x{ratio:.2f})"

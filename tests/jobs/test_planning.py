@@ -1,0 +1,119 @@
+"""Plans beside the runs that have been made, beside rough hours of the paper scale, and what a claim needs."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tap.config import load_scale
+from tap.errors import UserError
+from tap.jobs.planning import as_csv, as_json, as_text, chosen_runs, make_plan
+from tap.paper.audit.claim import load_claims
+from tap.plan.estimate import JOINT, PlannedJob, critical_path, wall_seconds
+
+PUBLISHED = Path("published")
+
+
+def plan_of(scale, *arguments, **options):
+    cfg = load_scale(scale)
+    return make_plan(cfg, chosen_runs(cfg, *arguments), **options)
+
+
+def line_of(plan, task, method="all"):
+    return next(line for line in plan.lines if (line.task, line.method) == (task, method))
+
+
+def test_the_published_desk_runs_took_what_a_plan_says():
+    plan = plan_of("desk", records=PUBLISHED)
+    for task in ("cls", "seg", "det", "all"):
+        line = line_of(plan, task)
+        assert line.used > 0.3
+        assert 1 / 1.5 < line.planned_of_used / line.used < 1.5, task
+
+
+@pytest.mark.parametrize(("task", "trainings", "low", "high"), [
+    ("cls", 42, 800, 1_250), ("seg", 60, 160, 250), ("det", 27, 11_000, 22_000),
+])  # fmt: skip
+def test_hours_of_the_paper_scale(task, trainings, low, high):
+    line = line_of(plan_of("paper"), task)
+    assert line.trainings == trainings
+    assert low < line.hours < high
+    assert line.hours_low < line.hours < line.hours_high
+
+
+def test_detection_takes_nearly_all_of_what_tasks_train_on_their_own():
+    plan = plan_of("paper")
+    hours = {task: line_of(plan, task).hours for task in ("cls", "seg", "det")}
+    assert hours["det"] / sum(hours.values()) == pytest.approx(0.93, abs=0.015)
+    assert line_of(plan, JOINT).hours > hours["det"]  # 60 joint trainings with a third of their steps in detection
+
+
+def test_other_cards_take_longer_and_say_what_does_not_fit():
+    h100, small = plan_of("paper", "tab_seg"), plan_of("paper", "tab_cls", gpu="rtx4090")
+    assert plan_of("paper", "tab_seg", gpu="a100").total.hours == pytest.approx(2 * h100.total.hours)
+    assert "TOO LARGE: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB; at least 3" in as_text(
+        small, load_scale("paper")
+    )
+    with pytest.raises(UserError, match="--gpu: 'v100' is not known; choose from h100, a100, rtx4090 or measured"):
+        plan_of("paper", gpu="v100")
+
+
+def test_processes_share_a_batch():
+    cfg = load_scale("paper", {"processes": 8})
+    runs = chosen_runs(cfg, "tab_cls")
+    with pytest.raises(UserError, match="--gpus: 4 are fewer than the 8 of one training"):
+        make_plan(cfg, runs, gpus=4)
+    one = plan_of("paper", "tab_cls")
+    eight = make_plan(cfg, runs, gpus=8)
+    assert eight.total.hours == pytest.approx(one.total.hours)
+    assert line_of(eight, "cls", "dense").memory_gb < line_of(one, "cls", "dense").memory_gb / 4
+    assert eight.critical_days < one.critical_days / 7
+
+
+def test_a_claim_needs_the_runs_that_it_compares_and_no_more():
+    plan = plan_of("paper", None, "keep-rate-balance")
+    trained = {(row["method"], row["run"].split("/")[2]) for row in plan.jobs if row["job"] == "train"}
+    assert trained == {("tap", "r0.30"), ("tap", "r0.50"), ("tap", "r0.70")}
+    assert line_of(plan, "det").trainings == 6  # two seeds each
+    assert plan.total.hours < plan_of("paper").total.hours / 10
+    ahead = plan_of("paper", None, "abstract-seg")
+    assert {row["task"] for row in ahead.jobs} == {"seg"}
+    with pytest.raises(UserError, match="--claim: 'no-such' is not known; choose from"):
+        plan_of("paper", None, "no-such")
+
+
+@pytest.mark.parametrize("scale", ["desk", "paper"])
+def test_every_claim_can_be_planned_or_says_that_no_run_judges_it(scale):
+    cfg = load_scale(scale)
+    reasons = {}
+    for claim in load_claims():
+        try:
+            assert make_plan(cfg, chosen_runs(cfg, None, claim.id), records=PUBLISHED).total.trainings > 0
+        except UserError as error:
+            reasons[claim.id] = str(error)
+    assert all("has to do with" in text or "does not make it" in text for text in reasons.values()), reasons
+    assert len(reasons) < 10, reasons
+
+
+def test_tables_as_files():
+    plan = plan_of("desk", "tab_cls", records=PUBLISHED)
+    rows = list(csv.DictReader(io.StringIO(as_csv(plan))))
+    assert len(rows) == len(plan.jobs)
+    assert sum(float(row["planned_hours"]) for row in rows) == pytest.approx(plan.total.hours)
+    assert json.loads(as_json(plan))["lines"][-1]["hours"] == plan.total.hours
+    with pytest.raises(UserError, match="--table: 'tab_x' has no runs of its own; choose from tab_cls, tab_seg"):
+        plan_of("desk", "tab_x")
+
+
+def test_time_from_start_to_end():
+    def job(name, *after):
+        return PlannedJob("train", "cls", "dense", "main", name, 1, 1.0, {"cls": 1.0}, 0.0, 0.0, after)
+
+    jobs = [job("start"), job("a", "start"), job("b", "start"), job("alone")]
+    seconds = dict(zip([("train", found.name) for found in jobs], (10.0, 5.0, 4.0, 12.0), strict=True))
+    assert critical_path(jobs, seconds) == 15.0
+    assert wall_seconds(jobs, seconds, 1) == 31.0
+    assert wall_seconds(jobs, seconds, 2) == 16.0  # 12 and 10, then 5 beside 4, which begins at 12
+    assert wall_seconds(jobs, seconds, 9) == 15.0
