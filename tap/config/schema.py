@@ -422,6 +422,19 @@ class ProbeConfig(Strict):
         return self
 
 
+class ControlConfig(Strict):
+    """Controls of trained TAP checkpoints: other allocations, matching rules and recovery scales, nothing trained."""
+
+    images: int | None = Field(None, ge=1, description="use only this many validation images; null takes all")
+    calibration_images: int | None = Field(
+        None, ge=1, description="images behind the task's mean allocation and recovery; null takes all"
+    )
+    oracle_images: int | None = Field(
+        None, ge=1, description="calibration images on which the oracle tries every split; null takes all"
+    )
+    oracle_step: Literal[5, 10, 20, 25, 50] = Field(5, description="percent between the splits that the oracle tries")
+
+
 class TaskConfig(Strict):
     """One pipeline at one scale."""
 
@@ -441,6 +454,7 @@ class TaskConfig(Strict):
     eval: EvalConfig
     profile: ProfileConfig
     probes: ProbeConfig = ProbeConfig()
+    controls: ControlConfig = ControlConfig()
 
     @model_validator(mode="after")
     def _consistent(self) -> TaskConfig:

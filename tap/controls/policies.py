@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from tap.encoder.recovery_buffer import Matching
+if TYPE_CHECKING:
+    from tap.encoder.recovery_buffer import Matching
 
 Scale = Literal["learned", "off"] | float | tuple[float, ...]
 """Recovery scale: the register's, none at all (zero-fill), one number, or one number for each pruning block."""

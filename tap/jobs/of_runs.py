@@ -17,6 +17,12 @@ from tap.runs import Run
 RUN_FOLDER = "results/{scale}/runs/{task}/{method}/r{rate}/{variant}/s{seed}"
 
 
+def run_of_wildcards(cfg: ScaleConfig, wildcards: Mapping[str, str]) -> Run:
+    """The run that the wildcards of `RUN_FOLDER` name."""
+    task, method, variant = (wildcards[name] for name in ("task", "method", "variant"))
+    return Run(cfg.scale, task, method, float(wildcards["rate"]), variant, int(wildcards["seed"]))
+
+
 class RunJob(Job[Run]):
     """A job whose settings are those of a run.
 
@@ -32,8 +38,7 @@ class RunJob(Job[Run]):
 
     def key(self, cfg: ScaleConfig, wildcards: Mapping[str, str]) -> Run:
         """The run whose folder a rule's output is in."""
-        task, method, variant = (wildcards[name] for name in ("task", "method", "variant"))
-        return Run(cfg.scale, task, method, float(wildcards["rate"]), variant, int(wildcards["seed"]))
+        return run_of_wildcards(cfg, wildcards)
 
     def argument(self, key: Run) -> str:
         """The run's id."""

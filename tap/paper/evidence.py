@@ -13,6 +13,7 @@ from tap.config.load import load_scale
 from tap.config.methods import DENSE
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
+from tap.paper.control_results import ControlResults, read_controls
 from tap.paper.measured import Measured, Value
 from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.reported import Printed, load_reported, reported_labels
@@ -38,6 +39,7 @@ class Evidence:
     compare: bool = True
     _measured: dict[str, Measured] = field(default_factory=dict, repr=False)
     _probes: dict[tuple[str, str], ProbeResults | None] = field(default_factory=dict, repr=False)
+    _controls: dict[tuple[str, str], ControlResults | None] = field(default_factory=dict, repr=False)
     _above_floors: dict[str, bool | None] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -77,6 +79,13 @@ class Evidence:
         if (task, kind) not in self._probes:
             self._probes[task, kind] = read_probe(self.scale, task, kind, self.root, self.compare)
         return self._probes[task, kind]
+
+    def controls(self, task: str, method: str) -> ControlResults | None:
+        """The controls of a TAP method's checkpoints; None if none was controlled, or the scale has no such task."""
+        if (task, method) not in self._controls:
+            there = task in self.settings.tasks
+            self._controls[task, method] = read_controls(self.settings, task, method, self.root) if there else None
+        return self._controls[task, method]
 
     def value(self, task: str, selector: str, metric: str) -> Value | None:
         """Mean over seeds; None if it was not measured."""

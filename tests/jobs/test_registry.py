@@ -50,6 +50,7 @@ def test_every_kind_of_record_is_known():
         "train_joint",
         "endpoint",
         "evaluate",
+        "control",
         "picture",
         "probe",
         "gather",

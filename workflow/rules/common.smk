@@ -22,6 +22,7 @@ from tap.jobs.staleness import Today
 from tap.paper.figures.names import FIGURES
 from tap.paper.tables.names import groups
 from tap.plan.joint import joint_tasks
+from tap.plan.controls import files_of_controls
 from tap.plan.runs import pretraining_run, runs_of_table, trained_run
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
@@ -64,10 +65,10 @@ config["scale"] = SCALE  # read by the captions of the report
 LOGS = f".tap/logs/{SCALE}"
 BUILT_TASKS = [task for task in CFG.tasks if is_built(task)]
 JOINT_TASKS = [task for method in FROZEN for task in joint_tasks(CFG, method)]
-OF_RATES, OF_PROBES, OF_SETTINGS = (
-    groups()[group] for group in ("rates", "probes", "settings")
+OF_RATES, OF_PROBES, OF_CONTROLS, OF_SETTINGS = (
+    groups()[group] for group in ("rates", "probes", "controls", "settings")
 )
-GROUPED = (*OF_RATES, *OF_SETTINGS, *OF_PROBES)
+GROUPED = (*OF_RATES, *OF_SETTINGS, *OF_PROBES, *OF_CONTROLS)
 TABLES, DRAWINGS = (
     f"results/{SCALE}/tables/{{name}}",
     f"results/{SCALE}/figures/{{name}}",
@@ -77,7 +78,7 @@ TABLE_RECORDED = (*TABLE_FILES, ".record.json")
 
 wildcard_constraints:
     task="|".join(CFG.all_tasks),
-    of=f"(probes_)?({'|'.join(CFG.tasks)})",
+    of=f"(probes_|controls_)?({'|'.join(CFG.tasks)})",
     method="|".join(METHODS),
     rate=r"\d\.\d\d",
     variant="[a-z0-9_-]+",

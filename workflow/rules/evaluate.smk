@@ -29,6 +29,33 @@ rule evaluate:
         f"tap evaluate {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
+# All controls of a checkpoint in one process: most of what they compute is the same.
+rule control:
+    input:
+        data=reads("control", "data"),
+        weights=reads("control", "weights"),
+        remade=remade("control"),
+    output:
+        values=makes("control", "values"),
+        arrays=makes("control", "arrays"),
+        record=makes("control", "record"),
+    log:
+        f"{LOGS}/control/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
+    threads: threads("control")
+    resources:
+        gpu=takes("control", "gpus"),
+        mem_mb=takes("control", "memory_mb"),
+        runtime=takes("control", "minutes"),
+    params:
+        run=argument("control"),
+        spec=spec("control"),
+        code=code("control"),
+    message:
+        "Control {params.run}"
+    shell:
+        f"tap control {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
 rule picture:
     input:
         data=reads("picture", "data"),

@@ -28,6 +28,7 @@ STAGE_TARGETS = {
     "joint": trained_by("joint"),
     "evaluate": [
         *(str(file) for task in BUILT_TASKS for file in results_of_runs(CFG, task)),
+        *(str(file) for task in BUILT_TASKS for file in files_of_controls(CFG, task)),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
     ],
     "probes": [

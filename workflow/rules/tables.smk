@@ -90,6 +90,33 @@ rule tables_of_rates:
         f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
+rule tables_of_controls:
+    input:
+        tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
+        verified=[
+            f"results/{SCALE}/verified_{of}{task}.json"
+            for of in ("", "controls_")
+            for task in BUILT_TASKS
+        ],
+        results=[
+            str(file) for task in BUILT_TASKS for file in files_of_controls(CFG, task)
+        ],
+        reported=reported_of(OF_CONTROLS),
+        remade=remade("tables_of_controls"),
+    output:
+        group(OF_CONTROLS, TABLE_RECORDED, TABLES),
+    log:
+        f"{LOGS}/tables/of_controls.log",
+    params:
+        spec=spec("table", OF_CONTROLS),
+        code=code("table", OF_CONTROLS),
+        tables=OF_CONTROLS,
+    message:
+        "Build the tables of the controls"
+    shell:
+        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
 rule tables_of_settings:
     input:
         reported=reported_of(OF_SETTINGS),

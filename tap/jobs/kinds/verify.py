@@ -14,12 +14,13 @@ from tap.errors import UserError
 from tap.jobs.arguments import ScaleOption, SpecOption
 from tap.jobs.files import results_of_probes, results_of_runs
 from tap.jobs.job import Content, Job
+from tap.plan.controls import files_of_controls
 from tap.provenance import verify as verification
 from tap.provenance.finding import Kind
 from tap.provenance.publish import published_folder
 from tap.provenance.root_hash import root_hash
 
-_PROBES = "probes_"
+_PROBES, _CONTROLS = "probes_", "controls_"
 
 
 class Verify(Job[str]):
@@ -30,7 +31,7 @@ class Verify(Job[str]):
     makes: ClassVar[Mapping[str, str]] = {"record": "results/{scale}/verified_{of}.json"}
 
     def key(self, cfg: ScaleConfig, wildcards: Mapping[str, str]) -> str:
-        """Of what: a task, or `probes_` and a task."""
+        """Of what: a task, or `probes_` or `controls_` and a task."""
         return wildcards["of"]
 
     def key_of_record(self, cfg: ScaleConfig, content: Content) -> str:
@@ -38,14 +39,16 @@ class Verify(Job[str]):
         return str(content["parameters"]["task"])
 
     def settings(self, cfg: ScaleConfig, key: str) -> Any:
-        """The tidy table that it starts from."""
-        return {"task": key, "targets": [f"results/{cfg.scale}/tidy_{key}.csv"]}
+        """What it starts from: a tidy table, or the controls themselves."""
+        return {"task": key, "targets": [path.as_posix() for path in _starts(cfg, key)]}
 
     def reads(self, cfg: ScaleConfig, key: str) -> Mapping[str, Sequence[Path]]:
-        """The tidy table, and what it was made of."""
+        """What it starts from, and of a tidy table what it was made of."""
+        if key.startswith(_CONTROLS):
+            return {"tidy": _starts(cfg, key), "results": []}
         task = key.removeprefix(_PROBES)
         results = results_of_probes if key.startswith(_PROBES) else results_of_runs
-        return {"tidy": [Path(f"results/{cfg.scale}/tidy_{key}.csv")], "results": results(cfg, task)}
+        return {"tidy": _starts(cfg, key), "results": results(cfg, task)}
 
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
         """What it writes is a function of the files alone."""
@@ -122,6 +125,12 @@ class Verify(Job[str]):
             print(f"root hash of scale {cfg.scale}: {root_hash(found.ledger)}")
 
         return call
+
+
+def _starts(cfg: ScaleConfig, key: str) -> list[Path]:
+    if key.startswith(_CONTROLS):
+        return files_of_controls(cfg, key.removeprefix(_CONTROLS))
+    return [Path(f"results/{cfg.scale}/tidy_{key}.csv")]
 
 
 JOB = Verify()

@@ -19,6 +19,7 @@ from tap.paper.tables.render import csv_text, to_csv, to_latex
 from tap.paper.tables.report import to_markdown
 from tap.paper.tables.table import Table, fill
 from tap.paper.tidy import METRICS_FILE, tidy_path
+from tap.plan.controls import files_of_controls
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.provenance.verify import verified_path
@@ -76,7 +77,10 @@ def files_read(label: str, evidence: Evidence) -> list[Path]:
         return []
     if group == "probes":
         return [path for task in tasks for path in files_of_probe_results(evidence, task)]
-    found = (root / path(scale, task) for task in tasks for path in (tidy_path, verified_path))
+    found = [root / path(scale, task) for task in tasks for path in (tidy_path, verified_path)]
+    if group == "controls":
+        found += [root / path for task in tasks for path in files_of_controls(evidence.settings, task)]
+        found += [root / verified_path(scale, f"controls_{task}") for task in tasks]
     return [path for path in found if path.is_file()]
 
 

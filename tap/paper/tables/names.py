@@ -5,6 +5,7 @@ A table is a file ``tab_<name>.py`` of this folder with a `TABLE` (`tap.paper.ta
 
 * ``"rates"``: the tidy tables of all tasks' runs;
 * ``"probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks;
+* ``"controls"``: the controls of trained TAP checkpoints, and what ``"rates"`` reads;
 * ``"settings"``: settings and code alone, no run.
 
 Every task has a main table as well, ``tab_<task>``, which no file has to declare (`tap.paper.tables.main_table`); it
@@ -19,7 +20,7 @@ from pathlib import Path
 from tap.paper.listing import declared
 from tap.task_facts import TASKS
 
-GROUPS = ("runs", "rates", "probes", "settings")
+GROUPS = ("runs", "rates", "probes", "controls", "settings")
 
 
 def groups() -> dict[str, list[str]]:

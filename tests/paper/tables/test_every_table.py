@@ -58,8 +58,8 @@ def test_every_table_has_the_papers_rows_and_only_known_columns(name: str, measu
 
 
 def test_every_table_is_in_one_group() -> None:
-    assert set(groups()) == {"runs", "rates", "probes", "settings"}
-    assert len(names()) == len(set(names())) == 18
+    assert set(groups()) == {"runs", "rates", "probes", "controls", "settings"}
+    assert len(names()) == len(set(names())) == 22
     assert groups()["runs"] == ["tab_cls", "tab_seg", "tab_det"]
 
 

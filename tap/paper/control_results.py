@@ -1,0 +1,111 @@
+"""What the controls of trained TAP checkpoints gave, as tables read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tap.config.schema import ScaleConfig
+from tap.errors import UserError
+from tap.paper.measured import Value
+from tap.paper.scores import read_arrays
+from tap.paper.statistics import Array, sample_sd
+from tap.plan.controls import ARRAYS, CONTROLLED, VALUES, controlled_runs
+from tap.runs import Run
+
+_COLUMNS = {"run", "seed", "control", "schedule", "shares", "passes", "exact", "digest", "metric", "value"}
+
+
+@dataclass(frozen=True)
+class ControlResults:
+    """The controls of the checkpoints of one task and method.
+
+    Attributes:
+        frame: a line for each seed, control and metric.
+        arrays: what the register decided for every validation image, by run id.
+    """
+
+    frame: pd.DataFrame
+    arrays: Mapping[str, Mapping[str, np.ndarray]]
+
+    def value(self, control: str, metric: str) -> Value | None:
+        """Mean over seeds; None if the control was not run."""
+        return self._mean(control, metric, lambda row: float(row["value"]))
+
+    def difference(self, control: str, other: str, metric: str) -> Value | None:
+        """Mean over seeds of control - other on the same checkpoint; None if either was not run."""
+        of_other = {row["run"]: float(row["value"]) for row in self._rows(other, metric)}
+        if not of_other:
+            return None
+        return self._mean(control, metric, lambda row: float(row["value"]) - of_other[row["run"]])
+
+    def share(self, control: str, metric: str, place: int) -> Value | None:
+        """Mean share of the removal budget in percent at a pruning block, by its place; None if it was not run."""
+        return self._mean(control, metric, lambda row: 100 * json.loads(row["shares"])[place])
+
+    def register(self, name: str, place: int, statistic: Callable[[Array], float]) -> Value | None:
+        """A statistic over all validation images of the first seed's checkpoint, which stands for the method.
+
+        Args:
+            name: `shares` or `scales`.
+            place: of the pruning block.
+            statistic: of the values that are known `(n,)`.
+        """
+        run = next(iter(self.arrays))
+        if name not in self.arrays[run]:
+            return None
+        values = self.arrays[run][name][:, place]
+        values = values[~np.isnan(values)]
+        if not len(values):
+            return None
+        return Value(statistic(values), None, (Run.parse("smoke", run).seed,), (run,))
+
+    @property
+    def identity(self) -> str:
+        """In how many passes of all rows the removals sum to N - K, in words."""
+        rows = self.frame.drop_duplicates(["run", "control"])
+        return f"{rows['exact'].sum():,} of {rows['passes'].sum():,}"
+
+    def digests(self, controls: list[str]) -> set[str]:
+        """Hashes of the selected sets and allocations of some controls, of the first seed's checkpoint."""
+        rows = self.frame[self.frame["run"] == next(iter(self.arrays))]
+        return set(rows[rows["control"].isin(controls)]["digest"])
+
+    def _rows(self, control: str, metric: str) -> list[dict]:
+        chosen = self.frame[(self.frame["control"] == control) & (self.frame["metric"] == metric)]
+        return chosen.sort_values("seed").to_dict("records")
+
+    def _mean(self, control: str, metric: str, of: Callable[[dict], float]) -> Value | None:
+        rows = self._rows(control, metric)
+        if not rows:
+            return None
+        values = [of(row) for row in rows]
+        runs = tuple(row["run"] for row in rows)
+        return Value(float(np.mean(values)), sample_sd(values), tuple(int(row["seed"]) for row in rows), runs)
+
+
+def read_controls(cfg: ScaleConfig, task: str, method: str, root: Path = Path(".")) -> ControlResults | None:
+    """The controls of a task and method; None if none of its checkpoints was controlled.
+
+    Raises:
+        UserError: a file cannot be read, or is of another form.
+    """
+    frames, arrays = [], {}
+    for run in controlled_runs(cfg, task) if method in CONTROLLED else []:
+        path = root / run.folder / VALUES
+        if run.method != method or not path.is_file():
+            continue
+        try:
+            frame = pd.read_csv(path)
+        except (OSError, ValueError, pd.errors.ParserError) as error:
+            raise UserError(f"{path}: cannot be read as a table ({error}); `tap control {run.id}` makes it") from error
+        if not set(frame.columns) >= _COLUMNS:
+            raise UserError(f"{path}: is not a table of controls; `tap control {run.id}` makes it")
+        frames.append(frame)
+        arrays[run.id] = read_arrays(root / run.folder / ARRAYS)
+    return ControlResults(pd.concat(frames, ignore_index=True), arrays) if frames else None

@@ -1,0 +1,103 @@
+"""Tables of controls from invented results: which control stands in which cell, and what is said to be fixed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tap.config.load import load_scale
+from tap.errors import UserError
+from tap.paper.control_results import read_controls
+from tap.paper.evidence import Evidence
+from tap.paper.tables.build import files_read, render_table
+from tap.runs import Run
+
+SHARES = np.array([[0.1, 0.3, 0.6], [0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.3, 0.3, 0.4]])
+SCALES = np.array([[0.5, 0.6, 0.7], [0.7, 0.6, np.nan], [0.9, 0.6, 0.3], [0.1, 0.6, 0.5]])
+
+
+def rows(run, control, value, digest="a" * 64, exact=4):
+    common = {"run": run.id, "seed": run.seed, "control": control, "schedule": "per image", "passes": 4}
+    common |= {"shares": json.dumps([0.2, 0.3, 0.5]), "exact": exact, "digest": digest}
+    return {**common, "metric": "miou", "value": value}
+
+
+@pytest.fixture
+def controlled(project_root):
+    """A desk scale with two controlled TAP-F checkpoints of segmentation."""
+
+    def make(digest="a" * 64):
+        for seed in (0, 1):
+            run = Run("desk", "seg", "tap_f", 0.5, seed=seed)
+            folder = project_root / run.folder
+            folder.mkdir(parents=True, exist_ok=True)
+            lines = [rows(run, "full", 40.0 + seed), rows(run, "oracle", 41.0 + seed)]
+            lines += [
+                rows(run, "matching_key_learned", 40.0 + seed),
+                rows(run, "matching_random_learned", 37.0 - seed, digest),
+            ]
+            lines += [rows(run, "matching_random_0", 30.0)]
+            pd.DataFrame(lines).to_csv(folder / "controls.csv", index=False)
+            np.savez(folder / "controls.npz", shares=SHARES + seed, scales=SCALES)
+        return Evidence("desk", project_root)
+
+    return make
+
+
+@pytest.fixture
+def project_root(tmp_path):
+    """A folder with the settings of this project alone."""
+    here = Path(__file__).parents[3]
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "scales").symlink_to(here / "workflow" / "scales")
+    (tmp_path / "params.yaml").symlink_to(here / "workflow" / "schemas" / "params.default.yaml")
+    return tmp_path
+
+
+def test_matching_rules_are_compared_on_the_same_checkpoint(controlled):
+    evidence = controlled()
+    results = evidence.controls("seg", "tap_f")
+    value = results.difference("matching_random_learned", "matching_key_learned", "miou")
+    assert (value.mean, value.seeds) == (-4.0, (0, 1))
+    assert value.sd == pytest.approx(np.sqrt(2))
+    assert results.value("matching_random_0", "miou").mean == 30.0
+    assert results.value("matching_token_0", "miou") is None
+    assert results.share("oracle", "miou", 2).mean == pytest.approx(50.0)
+    assert results.identity == "40 of 40"
+
+
+def test_a_caption_says_whether_the_selected_sets_are_the_same(controlled):
+    text = render_table("tab_matching_ablation", controlled())[".tex"].decode()
+    assert "one hash, aaaaaaaaaaaa" in text
+    text = render_table("tab_matching_ablation", controlled(digest="b" * 64))[".tex"].decode()
+    assert "2 hashes, which must be one" in text
+
+
+def test_the_register_is_described_over_all_images_of_the_first_seed(controlled):
+    results = controlled().controls("seg", "tap_f")
+    shares, scales = SHARES[:, 0], SCALES[:, 2]
+    assert results.register("shares", 0, np.mean).mean == pytest.approx(shares.mean())
+    known = scales[~np.isnan(scales)]
+    assert results.register("scales", 2, np.median).mean == np.median(known)
+    text = render_table("tab_register_distributions", controlled())[".tex"].decode()
+    low, high = np.quantile(100 * shares, (0.25, 0.75))
+    wanted = f"30.0$\\pm${np.std(100 * shares):.2f} & 25.0 & {high - low:.1f} & 0.55$\\pm${np.std(SCALES[:, 0]):.2f}"
+    assert wanted in text
+
+
+def test_what_a_table_was_made_from_is_in_its_record(controlled):
+    found = [path.name for path in files_read("tab_allocation_controls", controlled())]
+    assert found.count("controls.csv") == found.count("controls.npz") == 2
+
+
+def test_nothing_controlled_is_missing_and_another_file_is_refused(project_root, controlled):
+    assert read_controls(load_scale("desk", root=project_root), "seg", "tap_f", project_root) is None
+    evidence = controlled()
+    path = project_root / Run("desk", "seg", "tap_f", 0.5).folder / "controls.csv"
+    path.write_text("a,b\n1,2\n")
+    with pytest.raises(UserError, match="is not a table of controls"):
+        render_table("tab_matching_recovery", evidence)
