@@ -10,6 +10,7 @@ A field that may be null has null as its default, so that adding one changes no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
@@ -562,7 +563,9 @@ class ScaleConfig(Strict):
         _check_distinct("variants", self.variants)
         strange = [name for name in self.variants if name not in VARIANTS]
         if strange:
-            raise ValueError(f"variants: '{strange[0]}' is not known; choose from {', '.join(VARIANTS)}")
+            near = get_close_matches(strange[0], VARIANTS, n=1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            raise ValueError(f"variants: '{strange[0]}' is not known; {hint}choose from {', '.join(VARIANTS)}")
         for name, task in self.tasks.items():
             _check_shared_backbone(name, task, self.tasks)
             _check_blocks(f"tasks.{name}: controller.layers", layers, task.model.depth)

@@ -16,7 +16,7 @@ from tap.provenance.fingerprint import module_exists
 from tap.task_facts import TASKS
 
 COMPUTING: Final = ("numpy", "safetensors", "timm", "torch", "torchvision")
-TABULATING: Final = ("numpy", "pandas")
+TABULATING: Final = ("numpy", "pandas", "scipy")
 DRAWING: Final = ("matplotlib", "seaborn")
 
 

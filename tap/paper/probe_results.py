@@ -10,11 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import rankdata
 
 from tap.errors import UserError
 from tap.paper.difference import Difference, same
 from tap.paper.scores import read_arrays
-from tap.paper.statistics import Array, Interval, average_ranks, contributions, interval, point, replicates, spearman
+from tap.paper.statistics import Array, Interval, contributions, interval, point, replicates, spearman
 from tap.paper.tidy_probes import NO_PRUNING, read_tidy_probes, tidy_probes_path
 from tap.provenance.verify import verified_path
 from tap.seeds import derive_seed
@@ -221,9 +222,9 @@ def correlation(first: Sequence[Estimate], second: Sequence[Estimate]) -> tuple[
 
 def ranks(drops: Mapping[str, Estimate]) -> dict[str, Estimate]:
     """Ranks from 1 for the smallest drop, anew on every resample; ties share the mean of their ranks."""
-    values = average_ranks(np.array([drop.value for drop in drops.values()]))
+    values = rankdata(np.array([drop.value for drop in drops.values()]))
     known = [drop.resampled for drop in drops.values() if drop.resampled is not None]
-    resampled = average_ranks(np.stack(known, axis=1)) if known and len(known) == len(drops) else None
+    resampled = rankdata(np.stack(known, axis=1), axis=-1) if known and len(known) == len(drops) else None
     return {
         name: Estimate(float(values[number]), None if resampled is None else resampled[:, number])
         for number, name in enumerate(drops)

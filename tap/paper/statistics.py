@@ -22,6 +22,7 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from tap.errors import UserError
 from tap.tasks.detection.average_precision import matches_of, mean_ap
@@ -212,16 +213,9 @@ def paired_interval(
     return interval(float(np.mean(estimates)), np.mean(differences, axis=0), level)
 
 
-def average_ranks(values: Array) -> Array:
-    """Ranks along the last axis, 1 for the smallest, ties sharing the mean of their ranks. `(..., n)` to `(..., n)`."""
-    smaller = (values[..., None, :] < values[..., :, None]).sum(axis=-1)
-    equal = (values[..., None, :] == values[..., :, None]).sum(axis=-1)
-    return smaller + (equal + 1) / 2
-
-
 def spearman(a: Array, b: Array) -> Array:
     """Spearman's rank correlation along the last axis (the other axes broadcast); NaN where one side is constant."""
-    ranks = [average_ranks(np.asarray(values, dtype=np.float64)) for values in (a, b)]
+    ranks = [rankdata(values, axis=-1) for values in (a, b)]
     centred = [values - values.mean(axis=-1, keepdims=True) for values in ranks]
     scale = np.sqrt((centred[0] ** 2).sum(axis=-1) * (centred[1] ** 2).sum(axis=-1))
     product = (centred[0] * centred[1]).sum(axis=-1)

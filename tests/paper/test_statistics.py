@@ -5,7 +5,6 @@ from tap.errors import UserError
 from tap.paper.statistics import (
     Interval,
     accuracy,
-    average_ranks,
     contributions,
     interval,
     mean_iou,
@@ -126,8 +125,9 @@ def test_interval_takes_both_tails() -> None:
     assert [Interval(0, *bounds).sign for bounds in ((0.1, 2), (-2, -0.1), (-1, 1), (0, 1))] == [1, -1, 0, 0]
 
 
-def test_ranks_share_ties() -> None:
-    assert average_ranks(np.array([[3.0, 1.0, 3.0, 2.0]])).tolist() == [[3.5, 1.0, 3.5, 2.0]]
+def test_ties_share_the_mean_of_their_ranks() -> None:
+    expected = np.corrcoef([3.5, 1.0, 3.5, 2.0], [1.0, 2.0, 3.0, 4.0])[0, 1]
+    assert float(spearman(np.array([3.0, 1.0, 3.0, 2.0]), np.arange(4.0))) == pytest.approx(expected)
 
 
 def test_spearman_of_the_papers_dense_rankings() -> None:
