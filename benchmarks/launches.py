@@ -24,6 +24,7 @@ from tap.config.schema import ModelConfig
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.staged import Stages
+from tap.encoder.staged_encoder import StagedEncoder
 from tap.plan.profiles import PRINTED_SPLITS
 from tap.profiling.memory import lean_twin
 from tap.profiling.subjects import follow
@@ -92,7 +93,7 @@ def report(task: str, batch: int, compiled: bool) -> None:
     torch.manual_seed(0)
     plain = encoder_of(task)
     images, ids = torch.randn(batch, 3, 64, 64), torch.arange(batch)
-    staged = SparseEncoder(plain.vit, plain.reducer, plain.read_blocks, plain.recovery, "staged").eval()
+    staged = StagedEncoder(plain.vit, plain.reducer, plain.read_blocks, plain.recovery).eval()
     twin = lean_twin(plain)
     dense = dispatched(lambda: twin(images, ids))
     with torch.no_grad():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from timm.models.vision_transformer import VisionTransformer
@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from tap.core.budget import keep_count
 from tap.encoder.blocks import check_block
-from tap.encoder.layout import Layout, on_device
+from tap.encoder.layout import on_device
 from tap.encoder.recovery_buffer import RecoveryBuffer, RecoverySettings
-from tap.encoder.staged import Stages
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.encoder.trace import Trace
@@ -57,10 +56,9 @@ class SparseEncoder(nn.Module):
         reducer: the method that shortens the sequence (a `tap.reducers.base.Reducer`, which is one layer up).
         read_blocks: blocks, from 1, after which a dense head reads the grid; empty for classification.
         recovery: how a dense read gives removed positions back.
-        execution: `plain`, or `staged` for TAP's inference in stages of static shape (`tap.encoder.staged`).
 
     Raises:
-        UserError: the model is not a plain timm ViT, a read block does not exist, or nothing of the kind can be staged.
+        UserError: the model is not a plain timm ViT, or a read block does not exist.
     """
 
     def __init__(
@@ -69,7 +67,6 @@ class SparseEncoder(nn.Module):
         reducer: Any,
         read_blocks: Sequence[int] = (),
         recovery: RecoverySettings | None = None,
-        execution: Literal["plain", "staged"] = "plain",
     ) -> None:
         super().__init__()
         if not isinstance(vit, VisionTransformer):
@@ -87,7 +84,6 @@ class SparseEncoder(nn.Module):
         self.reducer: Any = reducer
         self.read_blocks = tuple(read_blocks)
         self.recovery = recovery or RecoverySettings()
-        self.stages = self._staged() if execution == "staged" else None
 
     def forward(self, images: Tensor, sample_ids: Tensor | None = None, return_trace: bool = False) -> EncoderOutput:
         """Encodes a batch.
@@ -102,8 +98,6 @@ class SparseEncoder(nn.Module):
             UserError: the image's sides do not fit the patch (or the model's fixed size).
         """
         tokens, state = self.begin(images, sample_ids, return_trace)
-        if self.stages is not None and not self.training and state.keep_count < state.patches:
-            return self._run_stages(self.stages, tokens, state)
         grids = []
         for layer, block in enumerate(self.vit.blocks, start=1):
             tokens = self.reducer.run_block(layer, block, tokens, state)
@@ -113,27 +107,6 @@ class SparseEncoder(nn.Module):
         if state.trace is not None:
             state.trace.final_counts = on_device(counts, tokens.x.device)
         return EncoderOutput(tokens, grids, state.grid, state.trace, state.recovery, state.memory, counts)
-
-    def _staged(self) -> Stages:
-        if self.recovery.matching != "key" or self.recovery.zero_fill:
-            raise UserError("execution: 'staged' matches by keys alone; use 'plain' for other ways of recovery")
-        scale = None if self.recovery.scale == "learned" else self.recovery.scale
-        return Stages(self.vit, self.reducer, self.read_blocks, scale)
-
-    def _run_stages(self, stages: Stages, tokens: Tokens, state: ForwardState) -> EncoderOutput:
-        found = stages(tokens.rectangle, state.patches)
-        counts = (state.keep_count,) * len(found.x)
-        layout = Layout.build(tokens.layout.prefix, counts, found.x.device)
-        if state.trace is not None:
-            before = tokens.layout.counts_tensor
-            for layer, kept in found.kept.items():
-                after = kept.sum(dim=1)
-                state.trace.kept[layer], state.trace.removed[layer] = kept, before - after
-                before = after
-            state.trace.scales |= found.scales
-            state.trace.final_counts = on_device(counts, found.x.device)
-        left = Tokens(found.x.flatten(0, 1), layout, found.index)
-        return EncoderOutput(left, found.grids, state.grid, state.trace, None, state.memory, counts)
 
     def begin(
         self,

@@ -12,6 +12,7 @@ from tap.encoder import staged
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.staged import Shape, Stages, capacity, pack
+from tap.encoder.staged_encoder import StagedEncoder
 from tap.errors import UserError
 
 SHAPES = {"cls": (), "seg": (1, 2, 3, 4)}
@@ -19,7 +20,7 @@ SHAPES = {"cls": (), "seg": (1, 2, 3, 4)}
 
 def both(task: str, rate: float = 0.4, layers=(2, 3, 4), recovery=None, **more) -> tuple[SparseEncoder, SparseEncoder]:
     plain = tiny_encoder("tap", rate, layers, SHAPES[task], recovery, **{"grid": (5, 6), "seed": 9, **more})
-    other = SparseEncoder(plain.vit, plain.reducer, plain.read_blocks, plain.recovery, execution="staged").eval()
+    other = StagedEncoder(plain.vit, plain.reducer, plain.read_blocks, plain.recovery).eval()
     return plain, other
 
 
@@ -130,10 +131,10 @@ def test_a_capacity_holds_all_and_little_more(lengths):
 def test_what_has_no_stages_is_refused(method, options, message):
     plain = tiny_encoder(method, 0.4, (2, 3), (), common_recovery(method), **options)
     with pytest.raises(UserError, match=message):
-        SparseEncoder(plain.vit, plain.reducer, (), plain.recovery, execution="staged")
+        StagedEncoder(plain.vit, plain.reducer, (), plain.recovery)
 
 
 def test_other_ways_of_recovery_are_refused():
     plain = tiny_encoder("tap", 0.4, (2, 3), (4,), RecoverySettings(matching="spatial"))
     with pytest.raises(UserError, match="matches by keys alone"):
-        SparseEncoder(plain.vit, plain.reducer, (4,), plain.recovery, execution="staged")
+        StagedEncoder(plain.vit, plain.reducer, (4,), plain.recovery)
