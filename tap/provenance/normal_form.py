@@ -15,9 +15,8 @@ from typing import Final
 
 from tap.provenance.dynamic_access import READ_MODULE, called_name, names_of_attributes, reads_locals, string_arguments
 from tap.provenance.error_words import is_quiet, is_text
-from tap.provenance.modules import BLIND, Module, Outer, decorator_name, is_string, written_in
+from tap.provenance.modules import BLIND, FUNCTIONS, Module, Outer, decorator_name, is_string, written_in
 from tap.provenance.scopes import (
-    FUNCTIONS,
     Annotations,
     Scope,
     all_arguments,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Literal
 
-from tap.provenance.modules import FUNCTIONS, Outer
+from tap.provenance.modules import Outer
 
-_COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 Annotations = Literal["none", "fields", "all"]
 """Which annotations of a class act: none, that fields exist and in which order (dataclasses, named tuples), or all."""
@@ -56,33 +58,46 @@ def flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
         yield from (part for part in own_nodes(statement) if isinstance(part, ast.stmt))
 
 
-def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+@cache
+def own_nodes(node: ast.AST) -> tuple[ast.AST, ...]:
     """Nodes in source order without those of inner scopes; of a comprehension the names that `:=` binds."""
-    yield node
-    for child in ast.iter_child_nodes(node):
-        if isinstance(node, FUNCTIONS | ast.ClassDef | ast.Lambda):
+    found: list[ast.AST] = []
+    waiting = [(node, True)]
+    while waiting:
+        part, inside = waiting.pop()
+        found.append(part)
+        if not inside or isinstance(part, _SCOPES):
             continue
-        if isinstance(child, _COMPREHENSIONS):
-            yield from (part for part in ast.walk(child) if isinstance(part, ast.NamedExpr))
-            continue
-        yield from own_nodes(child)
+        below: list[tuple[ast.AST, bool]] = []
+        for child in ast.iter_child_nodes(part):
+            if isinstance(child, _COMPREHENSIONS):
+                below += [(each, False) for each in ast.walk(child) if isinstance(each, ast.NamedExpr)]
+            else:
+                below.append((child, True))
+        waiting += reversed(below)
+    return tuple(found)
 
 
 def bound_names(body: list[ast.stmt]) -> list[str]:
     """Names that statements of one scope bind, in source order."""
+    return [name for statement in body for name in _bound_by(statement)]
+
+
+@cache
+def _bound_by(statement: ast.stmt) -> tuple[str, ...]:
     found: list[str] = []
-    for statement in body:
-        for node in own_nodes(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+    for node in own_nodes(statement):
+        match node:
+            case ast.Name(ctx=ast.Store() | ast.Del()):
                 found.append(node.id)
-            elif isinstance(node, FUNCTIONS | ast.ClassDef):
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 found.append(node.name)
-            elif isinstance(node, ast.NamedExpr):
+            case ast.NamedExpr():
                 found.append(node.target.id)
-            elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name is not None:
-                found.append(node.name)
-            elif isinstance(node, ast.MatchMapping) and node.rest is not None:
-                found.append(node.rest)
-            elif isinstance(node, ast.Import | ast.ImportFrom):
+            case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                found.append(name)
+            case ast.MatchMapping(rest=str(name)):
+                found.append(name)
+            case ast.Import() | ast.ImportFrom():
                 found += [alias.asname or alias.name.split(".")[0] for alias in node.names]
-    return found
+    return tuple(found)
