@@ -48,7 +48,10 @@ def run_warm(arguments: list[str]) -> int | None:
         to be run here.
     """
     place = os.environ.get(VARIABLE)
-    if not place or not _is_private(Path(place).parent) or (connection := _connect(place)) is None:
+    if not place or not _is_private(Path(place).parent):
+        return None
+    end_with_workflow()  # also while nothing answers yet
+    if (connection := _connect(place)) is None:
         return None
     asked = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd(), "code": _code()}
     with connection:
@@ -74,7 +77,7 @@ def _status(connection: socket.socket) -> int:
 def _connect(place: str) -> socket.socket | None:
     """A connection to the workflow's process, which is started by whoever finds none."""
     deadline = time.monotonic() + _PATIENCE_S
-    started = False
+    server: subprocess.Popen[bytes] | None = None
     while time.monotonic() < deadline:
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -82,9 +85,10 @@ def _connect(place: str) -> socket.socket | None:
             return connection
         except FileNotFoundError:
             connection.close()
-            if not started:
-                started = True
-                subprocess.Popen(
+            if server is not None and server.poll() is not None:
+                return None  # it could not start
+            if server is None:
+                server = subprocess.Popen(
                     [sys.executable, "-c", _SERVER, place],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,  # which this job's reader would wait for
