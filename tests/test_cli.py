@@ -119,6 +119,7 @@ ARGUMENTS = {
     "publish": ["tab_seg"],
     "verify": ["--task", "seg"],
     "train_joint": ["tap_f/r0.50/main/s0"],
+    "control": ["seg/tap_f/r0.50/main/s0"],
 }
 
 
