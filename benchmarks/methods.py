@@ -19,7 +19,7 @@ import argparse
 import json
 import platform
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,8 +30,6 @@ from rich.console import Console
 from rich.table import Table
 from timm.models.vision_transformer import Block
 from torch import Tensor
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
 from tap.config.methods import DENSE, METHODS, TAP
 from tap.config.schema import ModelConfig
@@ -43,6 +41,7 @@ from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.engine.calibration import find_threshold
+from tap.profiling.flops import counted
 from tap.profiling.throughput import alternate, dense_twin, precision
 from tap.provenance.fingerprint import module_exists
 from tap.reducers.base import Reducer, ReducerSettings
@@ -169,18 +168,6 @@ def counting(encoder: SparseEncoder, images: int) -> Iterator[list[dict[str, flo
         handle.remove()
 
 
-def operations(run: Callable[[], object]) -> int:
-    """Operations of all matrix products of a pass; through kernels whose products are seen, so not a pass to time."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-            run()
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
-    return counter.get_total_flops()
-
-
 def measure(method: str, args: argparse.Namespace, device: torch.device) -> Result:
     """Counts the rows, then times dense against cut, and dense against the method."""
     encoder = build(method, args, device).requires_grad_(False)
@@ -194,7 +181,7 @@ def measure(method: str, args: argparse.Namespace, device: torch.device) -> Resu
         rows = [Rows(**{name: count.get(name, 0.0) for name in ("keys", "attend", "mlp")}) for count in counts]
         twin = dense_twin(encoder).eval()
         with torch.autocast(device.type, enabled=False):
-            products = [operations(run) for run in (lambda: twin(images), lambda: encoder(images, ids))]
+            products = [counted(run) for run in (lambda: twin(images), lambda: encoder(images, ids))]
         whole = twin(images).tokens.layout
         plain = Rows(*[float(whole.width + whole.prefix)] * 3)
         cut = SparseEncoder(encoder.vit, Cut(encoder.reducer.settings, rows)).eval()

@@ -11,6 +11,7 @@ from typing import Any
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
+from tap.core.budget import keep_count
 from tap.encoder.layout import Layout, on_device
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
@@ -45,10 +46,10 @@ class StagedEncoder(SparseEncoder):
 
     def forward(self, images: Tensor, sample_ids: Tensor | None = None, return_trace: bool = False) -> EncoderOutput:
         """Encodes a batch; arguments and errors as for `SparseEncoder`. In training the plain encoder runs."""
-        tokens, state = self.begin(images, sample_ids, return_trace)
-        if self.training or state.keep_count == state.patches:
+        rows, columns = self._grid(images)
+        if self.training or keep_count(rows * columns, self.reducer.keep_rate) == rows * columns:
             return super().forward(images, sample_ids, return_trace)
-        return self._run_stages(tokens, state)
+        return self._run_stages(*self.begin(images, sample_ids, return_trace))
 
     def _run_stages(self, tokens: Tokens, state: ForwardState) -> EncoderOutput:
         found = self.stages(tokens.rectangle, state.patches)
