@@ -92,18 +92,19 @@ def _cells_elsewhere(file: str, recorded: str, recomputed: str) -> Iterator[Diff
     names = [name for name in _NAMES if lines and anew and name in lines[0] and name in anew[0]]
     known: dict[tuple[str, ...], list[dict[str, str]]] = {}
     for line in anew:
-        key = tuple(line[name] for name in names)
-        known.setdefault(key, []).append(line)
-        if "row" in names:  # which today's code may call more exactly: `floor` then, `floor_constant` now
-            known.setdefault(
-                tuple(line[name].partition("_")[0] if name == "row" else line[name] for name in names), []
-            ).append(line)
+        known.setdefault(tuple(line[name] for name in names), []).append(line)
+    finer: dict[tuple[str, ...], list[dict[str, str]]] = {}  # `floor_constant` of today under `floor` of then
+    for key, those in known.items():
+        finer.setdefault(tuple(_coarse(name, cell) for name, cell in zip(names, key, strict=True)), []).extend(those)
     for line in lines:
         if line.get("value") == "":
             continue  # nothing was measured there, and rows and columns without a number come and go
         key = tuple(line[name] for name in names)
         numbers = {name: cell for name, cell in line.items() if name not in _NAMES and _is_number(cell)}
-        common = [{name: other.get(name) for name in numbers if name in other} for other in known.get(key, [])]
+        common = [
+            {name: other.get(name) for name in numbers if name in other}
+            for other in known.get(key) or finer.get(key, [])
+        ]
         if not numbers or any(all(_equal(numbers[name], cell or "") for name, cell in pair.items()) for pair in common):
             continue
         about = " ".join(filter(None, key))
@@ -112,6 +113,11 @@ def _cells_elsewhere(file: str, recorded: str, recomputed: str) -> Iterator[Diff
         for name, cell in common[0].items() if common else ():
             if not _equal(numbers[name], cell or ""):
                 yield Difference(file, f"{about}, {name}", numbers[name], cell)
+
+
+def _coarse(name: str, cell: str) -> str:
+    """A row's name as earlier code may have called it: what stands before its first underscore."""
+    return cell.partition("_")[0] if name == "row" else cell
 
 
 def tree_differences(file: str, recorded: Any, recomputed: Any, name: str = "") -> Iterator[Difference]:

@@ -45,3 +45,9 @@ def test_a_row_that_is_called_more_exactly_now_is_found():
 def test_a_number_that_is_nowhere_is_named(file, recorded, recomputed, words):
     (found,) = number_differences(file, recorded, recomputed)
     assert (found.field, found.recorded, found.recomputed) == words
+
+
+def test_a_row_that_is_still_there_is_not_looked_for_in_one_with_a_longer_name():
+    now = "row,column,value\ntap,top1,80.5\ntap_f,top1,83.5\n"
+    (found,) = number_differences("a.csv", "row,column,value\ntap,top1,83.5\n", now)
+    assert (found.recorded, found.recomputed) == ("83.5", "80.5")
