@@ -388,6 +388,12 @@ class EvalConfig(Strict):
     stride: int | None = Field(
         None, ge=1, description="seg: pixels from one window to the next; null takes two thirds of a window"
     )
+    small_side: float = Field(
+        32.0, gt=0, description="det: an object is small, for its coverage, below the square of this many pixels"
+    )
+    register_images: int | None = Field(
+        None, ge=1, description="validation images on which a register is held against others; null takes all"
+    )
 
 
 class ProfileConfig(Strict):

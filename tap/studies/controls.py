@@ -27,7 +27,7 @@ from tap.controls.policies import (
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.run_weights import load_run
 from tap.errors import UserError
-from tap.plan.controls import ARRAYS, CONTROLLED, VALUES
+from tap.plan.controls import ARRAYS, CONTROLLED, OF_IMAGES, VALUES
 from tap.plan.runs import run_of, task_of
 from tap.plan.specs import job_spec
 from tap.provenance.files import atomic_write
@@ -46,7 +46,7 @@ def run_controls(cfg: ScaleConfig, run: Run, stamp: Stamp = BY_HAND) -> Path:
 
     ``controls.csv`` has a line for each control and metric, with what it held fixed: the hash of selected sets and
     allocations, and in how many passes the removals sum to N - K. ``controls.npz`` has the register's outputs on every
-    validation image, and the oracle's losses.
+    validation image, the oracle's losses, and the values of single images behind every score, for paired intervals.
 
     Args:
         cfg: the scale.
@@ -120,7 +120,10 @@ def measure(
     rows = [row for control in controls for row in _rows(task, spec, control, found[control.name])]
     table = pd.DataFrame(rows)
     print(f"{run_of(spec).id}: {_in_words(table, oracle, encoder.blocks_run, encoder.blocks_alone)}")
-    return table, _arrays(register, oracle, task.facts.dense)
+    of_images = {
+        f"{name}{OF_IMAGES}{array}": values for name, one in found.items() for array, values in one.per_image.items()
+    }
+    return table, _arrays(register, oracle, task.facts.dense) | of_images
 
 
 def _rows(task: Pipeline, spec: JobSpec, control: Control, found: ControlResult) -> list[dict[str, Any]]:
