@@ -440,6 +440,12 @@ class ControlConfig(Strict):
         None, ge=1, description="calibration images on which the oracle tries every split; null takes all"
     )
     oracle_step: Literal[5, 10, 20, 25, 50] = Field(5, description="percent between the splits that the oracle tries")
+    choice_images: int | None = Field(
+        None, ge=1, description="validation images on which each group of patches is left out in turn; null takes all"
+    )
+    choice_side: int = Field(
+        4, ge=2, description="groups of patches in each direction of the grid that are left out in turn"
+    )
 
 
 class TaskConfig(Strict):

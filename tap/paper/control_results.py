@@ -15,7 +15,7 @@ from tap.errors import UserError
 from tap.paper.difference import Difference, same
 from tap.paper.measured import Value
 from tap.paper.scores import read_arrays
-from tap.paper.statistics import Array, contributions, interval, point, replicates, sample_sd
+from tap.paper.statistics import Array, contributions, interval, mean, point, replicates, sample_sd, spearman
 from tap.plan.controls import ARRAYS, CONTROLLED, OF_IMAGES, VALUES, controlled_runs
 from tap.runs import Run
 from tap.seeds import derive_seed
@@ -94,6 +94,28 @@ class ControlResults:
         if not len(values):
             return None
         return Value(statistic(values), None, (Run.parse(self.scale, run).seed,), (run,))
+
+    def agreement(self, ranking: str) -> Value | None:
+        """Spearman's correlation of a ranking of patch groups with what each is worth to the loss, averaged over images
+        and seeds, with its interval over images; None where no image has groups that differ.
+
+        Args:
+            ranking: `register`, `attention`, `random` or `gradient`.
+        """
+        found = {}
+        for run, arrays in self.arrays.items():
+            if "choice_worth" in arrays:
+                values = spearman(arrays[f"choice_{ranking}"], arrays["choice_worth"])
+                found[run] = np.stack([np.nan_to_num(values), ~np.isnan(values)], axis=1).astype(np.float64)
+        found = {run: pairs for run, pairs in found.items() if pairs[:, 1].any()}
+        if not found:
+            return None
+        seed = derive_seed("bootstrap", self.scale, next(iter(found)).partition("/")[0], "choice")
+        means = [point(pairs, mean) for pairs in found.values()]
+        drawn = np.mean([replicates(pairs, mean, seed=seed) for pairs in found.values()], axis=0)
+        seeds = tuple(Run.parse(self.scale, run).seed for run in found)
+        value = float(np.mean(means))
+        return Value(value, sample_sd(means), seeds, tuple(found), interval(value, drawn))
 
     @property
     def identity(self) -> str:

@@ -86,10 +86,15 @@ def mean_iou_of_areas(sums: Array) -> Array:
     return 100.0 * iou.sum(axis=-1) / np.maximum(occurs.sum(axis=-1), 1)
 
 
+def mean(sums: Array) -> Array:
+    """Mean of summed (value, counted) pairs `(..., 2)`; NaN where a resample counts nothing."""
+    counted = sums[..., 1]
+    return np.divide(sums[..., 0], counted, out=np.full_like(counted, np.nan), where=counted > 0)
+
+
 def share(sums: Array) -> Array:
     """Percent of summed (part, whole) pairs `(..., 2)`; NaN where a resample has nothing of the whole."""
-    whole = sums[..., 1]
-    return 100.0 * np.divide(sums[..., 0], whole, out=np.full_like(whole, np.nan), where=whole > 0)
+    return 100.0 * mean(sums)
 
 
 def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, Statistic] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tap.config.lookup import method_of
 from tap.config.schema import JobSpec
@@ -60,14 +61,18 @@ class Pipeline(Task):
         return found
 
     @abstractmethod
-    def image_losses(self, model: Any, spec: JobSpec, batch: Batch) -> np.ndarray:
-        """The task's own loss of each evaluation image `(B,)`, float64, without terms of the method.
+    def losses_of_images(self, model: Any, spec: JobSpec, batch: Batch) -> Tensor:
+        """The task's own loss of each evaluation image `(B,)`, float64, without terms of the method; differentiable.
 
         Args:
             model: in evaluation mode; calls its `encoder` as `evaluate_batch` does.
             spec: the job.
             batch: evaluation images on the model's device.
         """
+
+    def image_losses(self, model: Any, spec: JobSpec, batch: Batch) -> np.ndarray:
+        """The numbers of `losses_of_images`."""
+        return self.losses_of_images(model, spec, batch).detach().cpu().numpy()
 
     def sufficient_statistics(self, per_image: PerImage) -> PerImage:
         """The least that `score` reads of `evaluate_batch`'s arrays; probes keep it for a hundred variants at once."""

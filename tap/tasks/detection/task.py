@@ -106,7 +106,7 @@ class Detection(Pipeline):
             SMALL: small_counts(objects, *where, kept, spec.eval.small_side),
         }
 
-    def image_losses(self, model: Detector, spec: JobSpec, batch: Batch) -> np.ndarray:
+    def losses_of_images(self, model: Detector, spec: JobSpec, batch: Batch) -> Tensor:
         """Classification and box losses of proposals and all stages, without masks (Sec. What the Register Learns).
 
         The proposals and boxes that they are taken over are drawn by the image's number alone.
@@ -115,8 +115,8 @@ class Detection(Pipeline):
         maps, losses = model.maps(batch.images, batch.sample_ids), []
         for row, (sample, number) in enumerate(zip(samples, batch.sample_ids.tolist(), strict=True)):
             with seeded_rng(derive_seed(spec.seed, "image_losses", number)):
-                losses.append(float(model.box_loss([level[row : row + 1] for level in maps], sample)))
-        return np.array(losses)
+                losses.append(model.box_loss([level[row : row + 1] for level in maps], sample).double())
+        return torch.stack(losses)
 
     def sufficient_statistics(self, per_image: PerImage) -> PerImage:
         """All but the boxes."""

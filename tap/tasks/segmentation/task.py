@@ -109,10 +109,10 @@ class Segmentation(Pipeline):
         boundary, classes = (np.sum(counts, axis=0) for counts in zip(*found, strict=True))
         return {BOUNDARY: boundary, CLASSES: classes}
 
-    def image_losses(self, model: Segmenter, spec: JobSpec, batch: Batch) -> np.ndarray:
+    def losses_of_images(self, model: Segmenter, spec: JobSpec, batch: Batch) -> Tensor:
         """Mean cross entropy over the pixels that are not void; 0 for an image without any."""
         logits = pixel_logits(model, batch.images, batch.sample_ids, batch.targets)
-        return np.array([_pixel_loss(one, target.labels) for one, target in zip(logits, batch.targets, strict=True)])
+        return torch.stack([_pixel_loss(one, target.labels) for one, target in zip(logits, batch.targets, strict=True)])
 
     def sufficient_statistics(self, per_image: PerImage) -> PerImage:
         """Three numbers per class instead of a confusion matrix."""
@@ -131,8 +131,8 @@ def _seen(target: Target, side: Sequence[int]) -> Tensor:
     return F.pad(resized.long(), (0, side[1] - width, 0, side[0] - height), value=IGNORE)
 
 
-def _pixel_loss(logits: Tensor, labels: Tensor) -> float:
+def _pixel_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean cross entropy of `(C, H, W)` logits over the labelled pixels."""
     truth = labels.to(logits.device).long()
     total = F.cross_entropy(logits[None].double(), truth[None], ignore_index=IGNORE, reduction="sum")
-    return float(total / (truth != IGNORE).sum().clamp(min=1))
+    return total / (truth != IGNORE).sum().clamp(min=1)
