@@ -315,7 +315,12 @@ class PretrainConfig(Strict):
         None, description="MAE checkpoint (safetensors, or a tensor-only .pth); null pre-trains here"
     )
     share: TaskName | None = Field(None, description="task whose pre-trained backbone is used; null has its own")
-    sha256: str | None = Field(None, description="expected sha256 of that file; null accepts any and records it")
+    sha256: str | None = Field(
+        None,
+        pattern="^[0-9a-fA-F]{64}$",
+        description="expected sha256 of that file; null accepts any pre-training's and records it",
+    )
+    size: int | None = Field(None, ge=1, description="expected size of that file in bytes; null accepts any")
     mask_ratio: float = Field(0.75, gt=0, lt=1, description="share of patches hidden from the encoder")
     decoder_width: int = Field(512, ge=8, description="token dimension of the decoder")
     decoder_depth: int = Field(8, ge=1, description="blocks of the decoder")

@@ -7,7 +7,7 @@ from tap.engine.accumulation import split_batch
 from tap.engine.distributed import Processes
 from tap.engine.loop import Lane, Plan, Training
 from tap.errors import UserError
-from tap.tasks.base import Item
+from tap.tasks.base import Batch, Item
 from tap.tasks.registry import get_task
 
 CPU = torch.device("cpu")
@@ -58,7 +58,11 @@ def step(task, spec, **settings):
     return training.log(), grads, said
 
 
-CASES = [("cls", "tap", 0.5), ("seg", "tap", 0.5), ("det", "dense", 1.0)]
+CASES = [
+    ("cls", "tap", 0.5),
+    pytest.param("seg", "tap", 0.5, marks=pytest.mark.slow),
+    pytest.param("det", "dense", 1.0, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("task", "method", "rate"), CASES)
@@ -141,10 +145,49 @@ def test_a_card_that_is_too_small_is_said(spec_of, micro_batch, holds, match):
         training.update(lane, say=lambda line: None)
 
 
-def test_a_batch_is_cut_through_all_that_it_holds(spec_of):
-    batch = images_of("det", spec_of("det", "dense", 1.0))
+def test_a_batch_is_cut_through_all_that_it_holds():
+    targets = [{"boxes": torch.zeros(number, 4)} for number in range(4)]
+    batch = Batch(torch.randn(4, 3, 2, 2), targets, torch.arange(4), 9)
     parts = split_batch(batch, 3)
     assert [len(part.images) for part in parts] == [3, 1]
-    assert [len(part.targets) for part in parts] == [3, 1]
+    assert [len(target["boxes"]) for part in parts for target in part.targets] == [0, 1, 2, 3]
     assert torch.equal(torch.cat([part.sample_ids for part in parts]), batch.sample_ids)
+    assert [part.seed for part in parts] == [9, 9]
     assert split_batch(batch, 4)[0] is batch
+    shares = split_batch(Batch(batch.images, {"classes": torch.arange(4)}, batch.sample_ids), 2)
+    assert [part.targets["classes"].tolist() for part in shares] == [[0, 1], [2, 3]]
+
+
+class OneOfTwo(Processes):
+    """One of two processes whose gradients are looked at before they are averaged."""
+
+    def any_of(self, *flags):
+        return flags
+
+    def mean(self, values):
+        return values
+
+    def average_gradients(self, parameters):
+        pass
+
+
+def test_shares_of_a_stated_size_draw_the_same_whoever_computes_them(spec_of):
+    """Two processes of two images each, and one that passes two at once: Gumbel noise and drop path are those of 4."""
+    spec = spec_of("cls", "tap", 0.5)
+    controller = spec.controller.model_copy(update={"gumbel": True})
+    sizes = spec.model.model_copy(update={"drop_path": 0.3})
+    spec = spec.model_copy(update={"controller": controller, "model": sizes})
+    row, expected, _ = step("cls", spec, micro_batch=2)
+    losses, sums = [], {}
+    for rank, half in enumerate(split_batch(images_of("cls", spec), 2)):
+        model = get_task(spec).build_model(spec)
+        config = spec.train.model_copy(update={"unit": "steps", "length": 4, "micro_batch": 2})
+        training = Training(Plan("a run", 0, config, 1, 4), model.train(), OneOfTwo(rank, 2), CPU)
+        training.update(Lane(get_task(spec), model, iter([half])))
+        losses.append(training.log()["loss"])
+        for name, parameter in model.named_parameters():
+            if parameter.grad is not None:
+                sums[name] = sums.get(name, 0) + parameter.grad / 2
+    assert sum(losses) / 2 == pytest.approx(row["loss"], abs=1e-6)
+    for name, grad in expected.items():
+        assert torch.allclose(sums[name], grad, atol=1e-6), name
