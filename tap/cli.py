@@ -33,6 +33,7 @@ from tap.plan.specs import job_spec
 from tap.provenance import stages
 from tap.provenance.files import is_full, unwritable
 from tap.provenance.finding import Kind
+from tap.provenance.ledger import read_ledger
 from tap.provenance.orphans import end_with_workflow
 from tap.provenance.publish import published_folder, tables_folder
 from tap.provenance.record import DATA_RECORD
@@ -348,11 +349,13 @@ def summary(scale: ScaleOption = None) -> None:
 
 
 def _prepare_missing_data(cfg: ScaleConfig) -> None:
+    """Prepares the data that records rest on, where they are not there."""
     from tap.tasks.preparation import prepare_data
 
     prepare = JOBS["prepare"]
+    read = {file for record in read_ledger(cfg).records.values() for file in record.inputs}
     for root, task in prepared_folders(cfg).items():
-        if not (Path(root) / DATA_RECORD).is_file():
+        if any(file.startswith(f"{root}/") for file in read) and not (Path(root) / DATA_RECORD).is_file():
             print(prepare_data(task_of(cfg, task).data, stamp=prepare.stamp(cfg, task)))
 
 

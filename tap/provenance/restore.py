@@ -21,6 +21,7 @@ from tap.provenance.checkpoints import bring_back, kept_weights
 from tap.provenance.finding import Kind
 from tap.provenance.finding_lines import finding_lines
 from tap.provenance.publish import publish, published
+from tap.provenance.record import DATA_RECORD
 from tap.provenance.verify import Staleness, Verification, require, verify
 from tap.provenance.weight_selection import claims_resting_on
 
@@ -92,9 +93,14 @@ def _not_whole(found: Verification) -> str:
 
 
 def _last(found: Verification, sound: list[str]) -> list[str]:
-    """A file of each sound job that no other sound job builds on."""
+    """A file of each sound job that no other sound job builds on; data that nothing rests on are nobody's result."""
+    records = found.ledger.records
     used = {source for name in sound for source in found.ledger.sources(name)}
-    return [next(iter(found.ledger.records[name].outputs), name) for name in sound if name not in used]
+    return [
+        next(iter(records[name].outputs), name)
+        for name in sound
+        if name not in used and Path(name).name != DATA_RECORD
+    ]
 
 
 def _publish(scale: str, found: Verification, sound: list[str], root: Path) -> list[str]:
