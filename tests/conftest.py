@@ -3,6 +3,8 @@
 import gc
 from pathlib import Path
 
+import pytest
+
 from tap.config import load
 
 OWN = Path(__file__).resolve().parents[1] / "params.yaml"
@@ -16,6 +18,13 @@ def read_neutral(path: Path) -> dict:
 
 
 load.read_yaml = read_neutral
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first, so that no worker ends with one of them while the others wait."""
+    order = ("clones", "stress", "slow")
+    ranks = {item: [name in item.nodeid or name in item.keywords for name in order] for item in items}
+    items.sort(key=lambda item: ranks[item].index(True) if any(ranks[item]) else len(order))
 
 
 def pytest_collection_finish() -> None:
