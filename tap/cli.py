@@ -208,13 +208,19 @@ def paper_check(
 @groups["publish"].command("results")
 def publish_all_results(
     scale: ScaleOption = None,
-    bundle: Annotated[str | None, typer.Option(help="where its weights are published, such as an address")] = None,
+    bundle: Annotated[
+        Path | None, typer.Option(help="archive of `tap publish bundle` that is published with them; none: no weights")
+    ] = None,
+    address: Annotated[str, typer.Option(help="where others get the archive")] = "",
 ) -> None:
     """Copy a finished, verified scale to published/<scale>, with a page that says what it is."""
-    from tap.provenance.publish_results import publish_results
+    from tap.provenance.publish_results import PublishedBundle, publish_results
 
+    if address and bundle is None:
+        raise UserError("--address: is that of an archive; name the archive too, with --bundle FILE")
     cfg = load_scale(scale)
-    print(publish_results(cfg, Today(cfg).staleness, bundle))
+    published = None if bundle is None else PublishedBundle.of(bundle, cfg, address)
+    print(publish_results(cfg, Today(cfg).staleness, published))
 
 
 @groups["publish"].command("bundle")
