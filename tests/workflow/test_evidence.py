@@ -34,8 +34,8 @@ def test_a_comment_repeats_nothing_and_a_changed_line_exactly_what_uses_it(resto
     assert restored.planned("stage_evaluate") == {}
     path.write_text(original.replace("\nimport torch\n", "\nimport torch\n\nprint(torch)\n"))
     planned = restored.planned("stage_evaluate")
-    assert planned == {"train_method": 1, "evaluate": 1, "stage_evaluate": 1}
     path.write_text(original)
+    assert planned == {"train_method": 1, "evaluate": 1, "control": 1, "stage_evaluate": 1}
 
 
 def test_an_edited_result_stops_dvc_and_is_never_taken_for_true(restored):
