@@ -34,7 +34,7 @@ def export_onnx(model: nn.Module, images: Tensor, path: Path | str, overwrite: b
             differ from image to image, or the file is there already.
     """
     path = Path(path)
-    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    missing = [name for name in _PACKAGES if not _is_installed(name)]
     if missing:
         raise UserError(f"export: ONNX needs {' and '.join(missing)}; pip install {' '.join(_PACKAGES)}")
     if model.training:
@@ -48,6 +48,10 @@ def export_onnx(model: nn.Module, images: Tensor, path: Path | str, overwrite: b
         )
     program.save(path)
     return path
+
+
+def _is_installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 def _translations() -> dict[Any, Any]:
