@@ -112,6 +112,8 @@ KEYS = {"task": "seg", "kind": "layers", "table": "tab_seg", "figure": "fig_insi
 KEYS |= {"root": "data/microscopy", "device": device_key("cpu", 1), "shapes": "smoke"}
 KEYS |= {"root": "data/microscopy", "method": "tap_f", "rate": "0.50", "variant": "main", "seed": "0"}
 ARGUMENTS = {
+    "paper_page": [],
+    "paper_pdf": [],
     "headline": [],
     "preflight": [],
     "audit": [],

@@ -32,7 +32,7 @@ _REASONS: Final = (
 
 _UNTOLD: Final = ("Select jobs to execute", "Execute ")
 _BY_METHOD: Final = {PRETRAINING: "pretrain", DENSE: "train_dense"}
-_RULES: Final = {"figure": "figures", "prepare": "prepare_data", "check": "check_data"}
+_RULES: Final = {"figure": "figures_of_probes", "prepare": "prepare_data", "check": "check_data"}
 """Rules that are called otherwise than the jobs of their records."""
 
 

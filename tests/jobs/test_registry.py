@@ -57,7 +57,17 @@ def test_every_kind_of_record_is_known():
         "gather",
         "gather_probes",
     }
-    assert kinds | {"profile", "verify", "table", "figure", "headline", "audit", "publish"} == set(JOBS)
+    assert kinds | {
+        "profile",
+        "verify",
+        "table",
+        "figure",
+        "headline",
+        "audit",
+        "publish",
+        "paper_page",
+        "paper_pdf",
+    } == set(JOBS)
     assert set(stamped()) - {"by hand"} <= set(JOBS)
 
 

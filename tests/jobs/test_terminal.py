@@ -55,7 +55,7 @@ def test_records_of_earlier_runs_say_how_long_jobs_take(tmp_path):
     record("figures/fig_insight.record.json", job="figure", wall_seconds=3)
     record("endpoint_seg.json", endpoint=1.0)
     (tmp_path / "half.json").write_text("{")
-    assert earlier_seconds(tmp_path) == {"pretrain": 100, "train_dense": 40, "train_method": 15, "figures": 3}
+    assert earlier_seconds(tmp_path) == {"pretrain": 100, "train_dense": 40, "train_method": 15, "figures_of_probes": 3}
 
 
 def test_the_time_left_follows_records_and_then_the_pace_of_this_run():

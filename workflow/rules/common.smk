@@ -254,6 +254,7 @@ def all_results():
     return [
         *group(names, TABLE_FILES, tables),
         *group(FIGURES, FIGURE_FILES, figures),
+        "paper_tables/paper.html" if IS_DEFAULT_SCALE else makes("paper_page", "html"),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
         *(makes("headline", suffix) for suffix in ("json", "csv")),
     ]
@@ -269,7 +270,13 @@ def pictured_runs():
     ]
 
 
-KNOWN_STEMS = (*(f"tab_{task}" for task in BUILT_TASKS), *GROUPED, *FIGURES, "paper")
+KNOWN_STEMS = (
+    *(f"tab_{task}" for task in BUILT_TASKS),
+    *GROUPED,
+    *FIGURES,
+    "paper",
+    "paper_pdf",
+)
 
 
 def refuse_unknown(wildcards):

@@ -1,8 +1,4 @@
-# Controlled probes: no-pruning checkpoints with one block pruned, their tables, and the figures drawn from them.
-
-
-localrules:
-    publish_figures,
+# Controlled probes: no-pruning checkpoints with one block pruned, and their tables.
 
 
 # Behind tables and figures of probes: the probes, and of dense tasks what no pruning and a random encoder score, since
@@ -85,45 +81,3 @@ rule tables_of_probes:
         "Build the tables of the probes"
     shell:
         f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
-
-
-rule figures:
-    input:
-        **BEHIND_PROBES,
-        remade=remade("figures"),
-    output:
-        group(
-            FIGURES, [suffix for suffix in FIGURE_FILES if suffix != ".png"], DRAWINGS
-        ),
-        pictures=report(
-            group(FIGURES, [".png"], DRAWINGS),
-            caption="../report/figure.rst",
-            category="Figures",
-        ),
-    log:
-        f"{LOGS}/figures.log",
-    params:
-        spec=spec("figure", FIGURES),
-        code=code("figure", FIGURES),
-        figures=FIGURES,
-    message:
-        "Draw the figures"
-    shell:
-        f"tap figure {{params.figures}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
-
-
-rule publish_figures:
-    input:
-        group(FIGURES, FIGURE_FILES, DRAWINGS),
-        remade=remade("publish_figures"),
-    output:
-        group(FIGURES, FIGURE_FILES, "paper_figures/{name}"),
-    log:
-        f"{LOGS}/publish/figures.log",
-    params:
-        spec=spec("publish", FIGURES),
-        figures=FIGURES,
-    message:
-        f"Publish the figures of scale {SCALE}"
-    shell:
-        f"tap publish {{params.figures}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"

@@ -10,10 +10,10 @@ from tap.errors import UserError
 from tap.paper.evidence import Evidence
 from tap.paper.figures.captions import caption
 from tap.paper.figures.figure import PaperFigure
-from tap.paper.figures.names import FIGURES
+from tap.paper.figures.names import FIGURES, FIGURES_OF
 from tap.paper.figures.style import files_of, styled
 from tap.paper.listing import stem_of
-from tap.paper.tables.build import files_of_probe_results
+from tap.paper.tables.build import files_of_group
 from tap.paper.tables.caption import SMOKE_NOTE
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
@@ -42,7 +42,7 @@ def render_figure(name: str, evidence: Evidence) -> dict[str, bytes]:
     """
     stem, known = stem_of("figure", name, FIGURES), load_figure(name)
     frame = known.data(evidence)
-    if frame.empty:
+    if frame.empty and known.kinds:
         raise UserError(
             f"figure '{stem}': nothing of it is measured at scale '{evidence.scale}' yet; run the workflow first"
         )
@@ -51,8 +51,10 @@ def render_figure(name: str, evidence: Evidence) -> dict[str, bytes]:
         if evidence.scale == "smoke":
             figure.suptitle(SMOKE_NOTE, fontsize=7)
         contents = files_of(figure)
+    note = "" if known.note is None else known.note(evidence, frame)
+    words = (*known.words, *([note] if note else []))
     contents[".csv"] = frame.to_csv(index=False, lineterminator="\n").encode()
-    contents[".caption.md"] = caption(stem, known.words, known.kinds, evidence).encode()
+    contents[".caption.md"] = caption(stem, words, known.kinds, evidence).encode()
     return contents
 
 
@@ -76,7 +78,8 @@ def build_figure(
     """
     started, root = datetime.now(UTC), Path(root)
     stem, evidence = stem_of("figure", name, FIGURES), Evidence(scale, root)
-    read = [path for task in evidence.settings.tasks for path in files_of_probe_results(evidence, task)]
+    group = next(group for group, figures in FIGURES_OF.items() if stem in figures)
+    read = files_of_group(group, evidence, list(evidence.settings.tasks))
     contents = render_figure(stem, evidence)
     files = [atomic_write(Path(out_folder) / f"{stem}{suffix}", content) for suffix, content in contents.items()]
     record_job(

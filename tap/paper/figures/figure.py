@@ -19,10 +19,12 @@ class PaperFigure:
         data: what it shows, one line per drawn number.
         draw: draws that.
         words: its caption as far as it is the same for any data.
-        kinds: probes that it shows, ``layers`` or ``recovery``.
+        kinds: probes that it shows, ``layers`` or ``recovery``; none for a figure of other results.
+        note: a further paragraph that follows from the results and from what is shown; may be empty.
     """
 
     data: Callable[[Evidence], pd.DataFrame]
     draw: Callable[[pd.DataFrame], Figure]
     words: tuple[str, ...]
-    kinds: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    note: Callable[[Evidence, pd.DataFrame], str] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
@@ -73,6 +74,18 @@ def files_read(label: str, evidence: Evidence) -> list[Path]:
     tasks = [main_tables()[stem]] if group == "runs" else list(evidence.settings.tasks)
     if group == "runs" and not (path := root / tidy_path(scale, tasks[0])).is_file():
         raise UserError(f"{path}: is not there; `tap gather {tasks[0]} --scale {scale}` makes it")
+    return files_of_group(group, evidence, tasks)
+
+
+def files_of_group(group: str, evidence: Evidence, tasks: Sequence[str]) -> list[Path]:
+    """What tables and figures of a group are made from, as far as it is there.
+
+    Args:
+        group: what they read, as they declare it.
+        evidence: the results.
+        tasks: whose results.
+    """
+    root, scale = evidence.root, evidence.scale
     if group == "settings":
         return []
     if group == "probes":

@@ -1,0 +1,37 @@
+"""The document of all tables and figures as a PDF."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from tap.config.schema import ScaleConfig
+from tap.jobs.of_scales import ScaleJob
+
+
+class PaperPdf(ScaleJob):
+    """Compiles the LaTeX source."""
+
+    name, command = "paper_pdf", "paper pdf"
+    about = "Compile the document of all tables and figures by latexmk or tectonic."
+    makes: ClassVar[Mapping[str, str]] = {
+        "pdf": "results/{scale}/tables/paper.pdf",
+        "record": "results/{scale}/tables/paper_pdf.record.json",
+    }
+
+    def settings(self, cfg: ScaleConfig, key: None) -> Any:
+        """The scale's name."""
+        return {"table": "paper_pdf", "scale": cfg.scale}
+
+    def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
+        """What calls the compiler, which is no code of this project."""
+        return ("tap.paper.document.job:write_pdf",)
+
+    def run(self, cfg: ScaleConfig) -> None:
+        """Compiles."""
+        from tap.paper.document.job import write_pdf
+
+        print(write_pdf(cfg.scale, stamp=self.stamp(cfg, None)))
+
+
+JOB = PaperPdf()

@@ -1,0 +1,1 @@
+"""The paper's tables and figures as one document: each beside the printed one, with what can be read from both."""
