@@ -458,6 +458,15 @@ class ControlConfig(Strict):
     oracle_step: Literal[5, 10, 20, 25, 50] = Field(5, description="percent between the splits that the oracle tries")
 
 
+class Length(Strict):
+    """Another length of a task's trainings, with the places of its schedule that depend on it."""
+
+    length: float = Field(gt=0, description="length of the training, in the unit of the task's trainings")
+    milestones: tuple[float, ...] | None = Field(
+        None, description="where a step schedule drops; null keeps those that there are"
+    )
+
+
 class TaskConfig(Strict):
     """One pipeline at one scale."""
 
@@ -471,6 +480,10 @@ class TaskConfig(Strict):
     )
     seeds: tuple[int, ...] = Field(min_length=1, description="seeds of every run of the task")
     methods: tuple[MethodName, ...] = Field(min_length=1, description="rows of the task's main table, by reducer name")
+    lengths: dict[str, Length] | None = Field(None, description="other lengths of its trainings, by name")
+    trained_for: str | None = Field(
+        None, description="the name of one of `lengths`, which `dense` and `method` then have; null has their own"
+    )
     dense: TrainConfig = Field(description="training without pruning: of that row, or of where all start")
     method: TrainConfig = Field(description="training of every method: one budget for all")
     options: MethodOptions = MethodOptions()
@@ -479,6 +492,24 @@ class TaskConfig(Strict):
     profile: ProfileConfig
     probes: ProbeConfig = ProbeConfig()
     controls: ControlConfig = ControlConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_chosen_length(cls, tree: Any) -> Any:
+        if not isinstance(tree, dict) or tree.get("trained_for") is None:
+            return tree
+        known = tree.get("lengths") or {}
+        if tree["trained_for"] not in known:
+            raise ValueError(
+                f"trained_for: '{tree['trained_for']}' is not one of lengths: {', '.join(known) or 'none'}"
+            )
+        chosen = Length.model_validate(known[tree["trained_for"]])
+        tree = {**tree}
+        for part in ("dense", "method"):
+            tree[part] = {**tree[part], "length": chosen.length}
+            if chosen.milestones is not None:
+                tree[part]["schedule"] = {**tree[part].get("schedule", {}), "milestones": chosen.milestones}
+        return tree
 
     @model_validator(mode="after")
     def _consistent(self) -> TaskConfig:

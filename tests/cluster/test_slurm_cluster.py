@@ -97,14 +97,15 @@ class Watched:
         wait_for(reached, 300, f"{run} is beyond step {more_than}")
         return latest()
 
-    def job_of(self, rule: str) -> tuple[str, str]:
-        """Number and node of the one running job of a rule."""
-        (found,) = [
-            (number, node)
-            for number, (state, node, comment) in self.cluster.jobs().items()
-            if state == "RUNNING" and rule in comment
-        ]
-        return found
+    def job_of(self, rule: str, but: str = "") -> tuple[str, str]:
+        """Number and node of the one job of a rule that runs, or will; another than one that was killed."""
+
+        def running() -> list[tuple[str, str]]:
+            jobs = self.cluster.jobs().items()
+            return [(n, node) for n, (state, node, about) in jobs if state == "RUNNING" and rule in about and n != but]
+
+        wait_for(lambda: len(running()) == 1, 120, f"one job of {rule} runs")
+        return running()[0]
 
 
 @pytest.mark.skipif(why_not() is not None, reason=f"no Slurm here: {why_not()}")
@@ -118,13 +119,14 @@ def test_the_smoke_scale_on_a_cluster_whose_parts_are_killed(tmp_path):
     with Cluster(tmp_path / "cluster") as cluster:
         work = Watched(shared, cluster)
         try:
-            at = work.wait_for_steps(START)
+            at = work.wait_for_steps(START) + 5
             number, _ = work.job_of("train_dense")
             cluster.call("scancel", "--signal=KILL", "--full", number)  # a job is killed
-            at = work.wait_for_steps(START, at)
+            work.job_of("train_dense", but=number)  # and is submitted again
             cluster.kill("slurmctld")  # the controller is killed, and comes back
             time.sleep(2)
             cluster.start_controller()
+            work.wait_for_steps(START, at)
             at = work.wait_for_steps(TAP)
             _, node = work.job_of("train_method")
             cluster.lose_node(node)  # a node is gone, with all that it ran
