@@ -19,7 +19,8 @@ from loopback import Cluster, wait_for, why_not
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data" / "fashion_mnist"
 PROFILE = "workflow/profiles/slurm"
-STEPS = 120
+STEPS = 150
+CONTROLLER_SAVES_S = 6
 PARAMS = f"""\
 scale: smoke
 tasks: [cls]
@@ -123,11 +124,14 @@ def test_the_smoke_scale_on_a_cluster_whose_parts_are_killed(tmp_path):
             number, _ = work.job_of("train_dense")
             cluster.call("scancel", "--signal=KILL", "--full", number)  # a job is killed
             work.job_of("train_dense", but=number)  # and is submitted again
+            at = work.wait_for_steps(START, at)
+            time.sleep(CONTROLLER_SAVES_S)  # else it would not know of the job, and start it twice
             cluster.kill("slurmctld")  # the controller is killed, and comes back
             time.sleep(2)
             cluster.start_controller()
             work.wait_for_steps(START, at)
             at = work.wait_for_steps(TAP)
+            time.sleep(CONTROLLER_SAVES_S)
             _, node = work.job_of("train_method")
             cluster.lose_node(node)  # a node is gone, with all that it ran
             cluster.start_node(node)
