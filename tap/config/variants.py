@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tap.config.methods import TAP, TAP_F
+from tap.task_facts import TASKS
 
 _SHARED_ADAPTER: Final = {"options.tap_f.adapters_of": "shared"}
 
@@ -34,7 +35,7 @@ class Variant:
     about: str
     changes: Mapping[str, Any]
     methods: tuple[str, ...] = (TAP,)
-    tasks: tuple[str, ...] = ("cls", "seg", "det")
+    tasks: tuple[str, ...] = tuple(TASKS)
     rates: tuple[float, ...] = ()
     trained: bool = True
 

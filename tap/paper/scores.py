@@ -19,11 +19,10 @@ from tap.config.methods import SCORES
 from tap.errors import UserError
 from tap.paper.difference import Difference, same
 from tap.paper.statistics import contributions, point
+from tap.task_facts import METRICS
 from tap.tasks.detection.average_precision import KINDS, SIZES, average_precision, matches_of, over_classes
 
-_OF_IMAGES: Final = re.compile(
-    r"top1|miou|iou_\d+|pixel_accuracy|constant_miou|(box|mask)_ap\w*|images|final_tokens_(mean|sd)"
-)
+_OF_IMAGES: Final = re.compile(r"iou_\d+|pixel_accuracy|constant_miou|(box|mask)_ap_?\w+|images|final_tokens_(mean|sd)")
 
 
 def read_arrays(path: Path, what: str = "evaluate the run again") -> dict[str, NDArray]:
@@ -51,7 +50,7 @@ def scores_of(task: str, arrays: Mapping[str, NDArray]) -> dict[str, float]:
         arrays: those of `per_sample.npz`; what they lack has no score.
 
     Returns:
-        Scores in percent, and the counts of images and of patches that reached the last block.
+        Scores in their units, and the counts of images and of patches that reached the last block.
     """
     scores = {}
     for metric in SCORES[task]:
@@ -71,7 +70,7 @@ def scores_of(task: str, arrays: Mapping[str, NDArray]) -> dict[str, float]:
 
 def is_of_images(name: str) -> bool:
     """Whether a metric is one that per-image values decide."""
-    return _OF_IMAGES.fullmatch(name) is not None
+    return name in METRICS or _OF_IMAGES.fullmatch(name) is not None
 
 
 def differing(

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from tap.errors import UserError
+from tap.task_facts import METRICS
 from tap.tasks.detection.average_precision import matches_of, mean_ap
 
 Array = NDArray[np.float64]
@@ -78,14 +79,24 @@ def mean_iou_of_areas(sums: Array) -> Array:
     return 100.0 * iou.sum(axis=-1) / np.maximum(occurs.sum(axis=-1), 1)
 
 
+def pooled_mean(sums: Array) -> Array:
+    """Mean over all items of the images, of summed (sum, number of items) pairs `(..., 2)`."""
+    return sums[..., 0] / sums[..., 1]
+
+
+def pooled_root(sums: Array) -> Array:
+    """Root of `pooled_mean`, such as an RMSE of squared errors."""
+    return np.sqrt(pooled_mean(sums))
+
+
 def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, Statistic] | None:
     """What a metric's bootstrap needs, from the arrays of `per_sample.npz`.
 
     Args:
-        metric: ``top1``, ``miou``, ``box_ap`` or ``mask_ap``.
+        metric: ``top1``, ``miou``, ``box_ap`` or ``mask_ap``, or one whose task's entry says that it is pooled.
         arrays: for ``top1`` ``correct`` `(n,)`; for ``miou`` ``confusion`` `(n, C, C)`, or what IoU needs of it:
             ``areas`` `(n, 3, C)`, the pixels of each class that are right, predicted and labelled; for AP what
-            `tap.tasks.detection.metrics.match` gives.
+            `tap.tasks.detection.metrics.match` gives; for a pooled metric ``<metric>_sums`` `(n, 2)`.
 
     Returns:
         Contributions `(n, ...)` and the statistic of their sums; None if the metric is no function of a sum, or the
@@ -102,6 +113,9 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
         # AP is no function of sums over images, but of how often each of them is drawn: the sum of unit vectors.
         matches = matches_of(arrays, metric.removesuffix("_ap"))
         return np.eye(len(arrays["objects"])), partial(mean_ap, matches)
+    pooled = METRICS[metric].pooled if metric in METRICS else ""
+    if pooled and f"{metric}_sums" in arrays:
+        return arrays[f"{metric}_sums"].astype(np.float64), pooled_root if pooled == "root" else pooled_mean
     return None
 
 

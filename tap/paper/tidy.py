@@ -19,6 +19,7 @@ import pandera.pandas as pa
 from tap.config.load import load_scale
 from tap.config.methods import PRETRAINING, SCORES
 from tap.errors import UserError
+from tap.paper import units
 from tap.paper.scores import differing, read_arrays, scores_of
 from tap.plan.runs import runs_of_table, trained_run
 from tap.provenance.files import atomic_write
@@ -32,10 +33,7 @@ TRAINING_RECORD, EVALUATION_RECORD = "run.json", "evaluation.json"
 PRIMARY_METRIC = {task: names[0] for task, names in SCORES.items()}
 
 UNITS = {
-    "top1": "percent",
-    "miou": "percent",
-    "box_ap": "percent",
-    "mask_ap": "percent",
+    **units.UNITS,
     **{
         f"{kind}_ap{part}": "percent"
         for kind in ("box", "mask")
@@ -56,7 +54,7 @@ UNITS = {
 }
 """Units of the metrics that tables print. Other metrics pass through with an empty unit."""
 
-_PERCENT = [name for name, unit in UNITS.items() if unit == "percent"]
+_PERCENT = tuple(name for name, unit in UNITS.items() if unit == "percent")
 _TEXT = ("run", "scale", "task", "method", "variant", "metric", "unit")
 _FACTS = (
     "device",
@@ -93,10 +91,7 @@ SCHEMA = pa.DataFrameSchema(
         "evaluation_fingerprint": pa.Column(str),
         "per_sample": pa.Column(str),
     },
-    checks=pa.Check(
-        lambda frame: ~frame["metric"].isin(_PERCENT) | frame["value"].between(0.0, 100.0),
-        error="a score in percent lies outside 0 to 100",
-    ),
+    checks=pa.Check(lambda frame: ~units.outside(frame, _PERCENT), error="a score in percent lies outside 0 to 100"),
     unique=["run", "metric"],
     strict=True,
     ordered=True,

@@ -9,6 +9,7 @@ from tap.core.budget import keep_count
 from tap.paper.evidence import Evidence
 from tap.paper.measured import Value
 from tap.paper.tables.table import Cells, Content, Head, Table, known, recomputed
+from tap.paper.tables.task_columns import task_columns
 from tap.task_facts import TASKS
 
 READS = "rates"
@@ -61,4 +62,5 @@ TABLE = Table(
         Head("Exact", ("exact",)),
     ),
     cells,
+    columns=task_columns(tuple(TASKS)),
 )
