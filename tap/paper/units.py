@@ -27,17 +27,23 @@ def axis_of(metric: Metric) -> str:
     return "pp" if metric.unit == _PERCENT else metric.unit
 
 
+def points_of(metric: Metric) -> str:
+    """The unit of its differences in words."""
+    return "points" if metric.unit == _PERCENT else metric.unit
+
+
+def text_of_score(metric: Metric, value: float) -> str:
+    """A score in a sentence: a percentage has one place."""
+    return f"{value:.1f}" if metric.unit == _PERCENT else f"{value:.2f} {metric.unit}"
+
+
 def losses() -> str:
     """What is lost in every task, in words: its score, and the unit of what is lost of it."""
     scores = [facts.score for facts in TASKS.values()]
-    units = {axis_of(score): "points" if axis_of(score) == "pp" else axis_of(score) for score in scores}
-    parts = [(words, [score.title for score in scores if axis_of(score) == unit]) for unit, words in units.items()]
-    return ", ".join(f"in {words} ({', '.join(titles)})" for words, titles in parts)
-
-
-def comparable(task: str) -> bool:
-    """Whether a task's score shares an axis with those of the paper, which are percentages."""
-    return TASKS[task].score.unit == _PERCENT
+    titles: dict[str, list[str]] = {}
+    for score in scores:
+        titles.setdefault(points_of(score), []).append(score.title)
+    return ", ".join(f"in {unit} ({', '.join(of_unit)})" for unit, of_unit in titles.items())
 
 
 PERCENTAGES = tuple(name for name, metric in METRICS.items() if metric.unit == _PERCENT)

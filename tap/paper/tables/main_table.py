@@ -93,7 +93,7 @@ def _row(key: str) -> Row:
     """A floor, or a method that the paper does not have: fully fine-tuned as the others, called as its file says."""
     if key in FLOORS:
         return Row(key, f"Floor: {FLOORS[key]}", regime="floor")
-    return Row(key, METHODS[key].row.title if key in METHODS else key, regime="full")
+    return Row(key, METHODS[key].row.title if key in METHODS else key, regime=DENSE if key == DENSE else "full")
 
 
 def _mark(task: str, row: str) -> str:

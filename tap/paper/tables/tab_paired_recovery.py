@@ -14,6 +14,7 @@ from tap.paper.statistics import interval, sample_sd
 from tap.paper.tables.protocol import protocol
 from tap.paper.tables.table import PLUS_MINUS, Cells, Content, Head, Table, stated
 from tap.paper.tidy_probes import NO_PRUNING, RECOVERY
+from tap.paper.units import text_of_score
 from tap.task_facts import DENSE_TASKS, TASKS
 
 READS = "probes"
@@ -95,7 +96,9 @@ def note(evidence: Evidence) -> str:
         probe = evidence.probe(task, RECOVERY)
         if probe is None:
             continue
-        anchors = ", ".join(f"{probe.anchor(item.name).value:.1f} {item.title}" for item in TASKS[task].metrics)
+        anchors = ", ".join(
+            f"{text_of_score(item, probe.anchor(item.name).value)} {item.title}" for item in TASKS[task].metrics
+        )
         parts.append(f"{protocol(probe)} No pruning: {anchors}.{evidence.caveat(task)}")
     return " ".join([*parts, "Positive differences favour the full offset."])
 
