@@ -649,7 +649,6 @@ class JobSpec(Strict):
     pretrain: PretrainConfig
     mixed: dict[TaskName, MixedImages] | None = None
     start_from: Literal["scratch", "pretrained", "dense", "joint"]
-    weights_of: str | None = None
     controller: ControllerConfig
     static_split: tuple[float, ...]
     train: TrainConfig

@@ -21,7 +21,7 @@ from tap.config.methods import PRETRAINING, SCORES
 from tap.errors import UserError
 from tap.paper import units
 from tap.paper.scores import differing, read_arrays, scores_of
-from tap.plan.runs import runs_of_table, trained_run
+from tap.plan.runs import runs_of_table
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.runs import SCALES, Run
@@ -138,10 +138,8 @@ def write_tidy(scale: str, task: str, path: Path | str, root: Path | str = ".", 
     started = datetime.now(UTC)
     runs = runs_of_table(load_scale(scale, root=root), task)
     path = atomic_write(path, gather(runs, root).to_csv(index=False, lineterminator="\n"))
-    measured = (METRICS_FILE, PER_SAMPLE_FILE, EVALUATION_RECORD)
-    names = [run.folder / name for run in runs for name in measured]
-    names += [trained_run(run).folder / TRAINING_RECORD for run in runs]
-    files = [Path(root) / name for name in dict.fromkeys(names)]
+    measured = (METRICS_FILE, PER_SAMPLE_FILE, EVALUATION_RECORD, TRAINING_RECORD)
+    files = [Path(root) / run.folder / name for run in runs for name in measured]
     record_job(
         path.with_suffix(RECORD_SUFFIX),
         stamp,
@@ -206,7 +204,7 @@ def _first_case(error: pa.errors.SchemaError) -> str:
 
 def _rows_of(run: Run, root: Path, compare: bool) -> list[dict[str, Any]]:
     metrics = _read_json(root / run.folder / METRICS_FILE)
-    record = _read_json(root / trained_run(run).folder / TRAINING_RECORD)
+    record = _read_json(root / run.folder / TRAINING_RECORD)
     evaluation = root / run.folder / EVALUATION_RECORD
     per_sample = run.folder / PER_SAMPLE_FILE
     common = {

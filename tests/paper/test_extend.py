@@ -122,6 +122,11 @@ def test_every_addition_is_seen_in_tables_audit_and_verification(copy):
 
     ablation = cells(copy, "tab_training_ablation", "warm_end@j")["depth"]
     assert (ablation["unit"], ablation["status"], ablation["in_paper"]) == ("px", "measured", "False")
+    folder = copy / "results/smoke/runs/depth/tap/r0.50"
+    assert json.loads((folder / "warm_end/s0/run.json").read_text())["spec"]["controller"]["tau_end"] == 0.5
+    with (folder / "main/s0/controls.csv").open() as file:
+        scales = {line["control"]: line["scale"] for line in csv.DictReader(file) if line["metric"] == "rmse"}
+    assert (scales["alpha_1"], scales["alpha_0"]) == ("1.0", "0.0")
     table = cells(copy, "tab_gap_to_floor", "depth")
     assert (table["score"]["unit"], table["seeds"]["status"]) == ("px", "stated")
     assert table["score"]["value"] == dense["rmse"]["value"]
