@@ -133,11 +133,18 @@ def write_tidy(scale: str, task: str, path: Path | str, root: Path | str = ".", 
     """Gathers the runs behind a task's tables and writes them as CSV, whole or not at all, with the job's record.
 
     Raises:
-        UserError: as `gather` and `tap.config.load.load_scale` do, or the path cannot be written.
+        UserError: as `gather` and `tap.config.load.load_scale` do; nothing is measured yet; or the path cannot be
+            written.
     """
     started = datetime.now(UTC)
     runs = runs_of_table(load_scale(scale, root=root), task)
-    path = atomic_write(path, gather(runs, root).to_csv(index=False, lineterminator="\n"))
+    frame = gather(runs, root)
+    if frame.empty:
+        raise UserError(
+            f"results/{scale}/runs/{task}: no run is measured there, so there is nothing to gather; "
+            f"`snakemake results/{scale}/tidy_{task}.csv --config scale={scale}` makes what it takes"
+        )
+    path = atomic_write(path, frame.to_csv(index=False, lineterminator="\n"))
     measured = (METRICS_FILE, PER_SAMPLE_FILE, EVALUATION_RECORD, TRAINING_RECORD)
     files = [Path(root) / run.folder / name for run in runs for name in measured]
     record_job(

@@ -7,7 +7,7 @@ from tap.config import variants as entries
 from tap.config.variants import VARIANTS, Variant
 from tap.errors import UserError
 from tap.jobs.registry import JOBS
-from tap.plan import runs
+from tap.plan import runs, specs
 from tap.plan.runs import runs_of_table, variant_runs
 from tap.plan.specs import job_spec
 from tap.plan.starts import start_run

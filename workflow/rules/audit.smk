@@ -11,7 +11,7 @@ rule audit:
             for of in ("", "probes_")
             for task in BUILT_TASKS
         ],
-        figures=group(FIGURES, [".png"], DRAWINGS),
+        figures=group(FIGURES, [".svg", ".caption.md"], DRAWINGS),
         pictures=[str(run.folder / "picture.png") for run in pictured_runs()],
         headline=makes("headline", "record"),  # its page shows the hash over all records but its own
         paper=sorted(
