@@ -76,7 +76,9 @@ class DataConfig(Strict):
 
     name: DatasetName = Field(description="dataset")
     root: str = Field(description="folder of the prepared (desk, smoke) or the user's own (paper) data")
-    num_classes: int = Field(ge=2, description="classes of the task's head (background included for seg)")
+    num_classes: int = Field(
+        ge=1, description="outputs of the task's head: its classes (background included for seg), or 1 for a number"
+    )
     mean: tuple[float, ...] = Field(description="per-channel mean of pixels scaled to [0, 1]")
     std: tuple[float, ...] = Field(description="per-channel standard deviation of pixels scaled to [0, 1]")
     calibration: int = Field(ge=0, description="training images set aside for calibration (endpoints, thresholds)")
@@ -690,7 +692,6 @@ class JobSpec(Strict):
     pretrain: PretrainConfig
     mixed: dict[TaskName, MixedImages] | None = None
     start_from: Literal["scratch", "pretrained", "dense", "joint"]
-    weights_of: str | None = None
     controller: ControllerConfig
     static_split: tuple[float, ...]
     train: TrainConfig

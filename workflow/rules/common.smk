@@ -26,7 +26,7 @@ from tap.paper.listing import stem_of
 from tap.paper.tables.names import groups
 from tap.plan.joint import joint_tasks
 from tap.plan.controls import files_of_controls
-from tap.plan.runs import pretraining_run, runs_of_table, trained_run
+from tap.plan.runs import pretraining_run, runs_of_table
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
 from tap.provenance.equivalence import REPLAYED, code_as_recorded
