@@ -76,7 +76,9 @@ class DataConfig(Strict):
 
     name: DatasetName = Field(description="dataset")
     root: str = Field(description="folder of the prepared (desk, smoke) or the user's own (paper) data")
-    num_classes: int = Field(ge=2, description="classes of the task's head (background included for seg)")
+    num_classes: int = Field(
+        ge=1, description="outputs of the task's head: its classes (background included for seg), or 1 for a number"
+    )
     mean: tuple[float, ...] = Field(description="per-channel mean of pixels scaled to [0, 1]")
     std: tuple[float, ...] = Field(description="per-channel standard deviation of pixels scaled to [0, 1]")
     calibration: int = Field(ge=0, description="training images set aside for calibration (endpoints, thresholds)")
@@ -410,6 +412,12 @@ class EvalConfig(Strict):
     stride: int | None = Field(
         None, ge=1, description="seg: pixels from one window to the next; null takes two thirds of a window"
     )
+    small_side: float = Field(
+        32.0, gt=0, description="det: an object is small, for its coverage, below the square of this many pixels"
+    )
+    register_images: int | None = Field(
+        None, ge=1, description="validation images on which a register is held against others; null takes all"
+    )
 
 
 class ProfileConfig(Strict):
@@ -456,6 +464,21 @@ class ControlConfig(Strict):
         None, ge=1, description="calibration images on which the oracle tries every split; null takes all"
     )
     oracle_step: Literal[5, 10, 20, 25, 50] = Field(5, description="percent between the splits that the oracle tries")
+    choice_images: int | None = Field(
+        None, ge=1, description="validation images on which each group of patches is left out in turn; null takes all"
+    )
+    choice_side: int = Field(
+        4, ge=2, description="groups of patches in each direction of the grid that are left out in turn"
+    )
+
+
+class Length(Strict):
+    """Another length of a task's trainings, with the places of its schedule that depend on it."""
+
+    length: float = Field(gt=0, description="length of the training, in the unit of the task's trainings")
+    milestones: tuple[float, ...] | None = Field(
+        None, description="where a step schedule drops; null keeps those that there are"
+    )
 
 
 class TaskConfig(Strict):
@@ -471,6 +494,10 @@ class TaskConfig(Strict):
     )
     seeds: tuple[int, ...] = Field(min_length=1, description="seeds of every run of the task")
     methods: tuple[MethodName, ...] = Field(min_length=1, description="rows of the task's main table, by reducer name")
+    lengths: dict[str, Length] | None = Field(None, description="other lengths of its trainings, by name")
+    trained_for: str | None = Field(
+        None, description="the name of one of `lengths`, which `dense` and `method` then have; null has their own"
+    )
     dense: TrainConfig = Field(description="training without pruning: of that row, or of where all start")
     method: TrainConfig = Field(description="training of every method: one budget for all")
     options: MethodOptions = MethodOptions()
@@ -479,6 +506,24 @@ class TaskConfig(Strict):
     profile: ProfileConfig
     probes: ProbeConfig = ProbeConfig()
     controls: ControlConfig = ControlConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_chosen_length(cls, tree: Any) -> Any:
+        if not isinstance(tree, dict) or tree.get("trained_for") is None:
+            return tree
+        known = tree.get("lengths") or {}
+        if tree["trained_for"] not in known:
+            raise ValueError(
+                f"trained_for: '{tree['trained_for']}' is not one of lengths: {', '.join(known) or 'none'}"
+            )
+        chosen = Length.model_validate(known[tree["trained_for"]])
+        tree = {**tree}
+        for part in ("dense", "method"):
+            tree[part] = {**tree[part], "length": chosen.length}
+            if chosen.milestones is not None:
+                tree[part]["schedule"] = {**tree[part].get("schedule", {}), "milestones": chosen.milestones}
+        return tree
 
     @model_validator(mode="after")
     def _consistent(self) -> TaskConfig:
@@ -647,7 +692,6 @@ class JobSpec(Strict):
     pretrain: PretrainConfig
     mixed: dict[TaskName, MixedImages] | None = None
     start_from: Literal["scratch", "pretrained", "dense", "joint"]
-    weights_of: str | None = None
     controller: ControllerConfig
     static_split: tuple[float, ...]
     train: TrainConfig

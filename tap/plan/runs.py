@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from tap.config.methods import DENSE, FROZEN, MAIN, PRETRAINING, RANDOM_ENCODER, TAP
+from tap.config.methods import DENSE, FROZEN, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
 from tap.config.variants import VARIANTS
 from tap.errors import UserError
@@ -27,18 +26,6 @@ def task_of(cfg: ScaleConfig, task: str) -> TaskConfig:
 def run_of(spec: JobSpec) -> Run:
     """The run that the settings belong to."""
     return Run(spec.scale, spec.task, spec.method, spec.rate, spec.variant, spec.seed)
-
-
-def weights_run(spec: JobSpec) -> Run:
-    """The run whose weights are evaluated: the run itself, unless its variant is not trained."""
-    run = run_of(spec)
-    return run if spec.weights_of is None else replace(run, variant=spec.weights_of)
-
-
-def trained_run(run: Run) -> Run:
-    """The run that trains what a run evaluates: as `weights_run`, for whom the settings are not at hand."""
-    variant = VARIANTS.get(run.variant)
-    return run if variant is None or variant.trained else replace(run, variant=MAIN)
 
 
 def pretraining_run(cfg: ScaleConfig, task: str) -> Run:

@@ -22,10 +22,11 @@ from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
 from tap.jobs.terminal import show_in_lines
 from tap.paper.figures.names import FIGURES
+from tap.paper.listing import stem_of
 from tap.paper.tables.names import groups
 from tap.plan.joint import joint_tasks
 from tap.plan.controls import files_of_controls
-from tap.plan.runs import pretraining_run, runs_of_table, trained_run
+from tap.plan.runs import pretraining_run, runs_of_table
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
 from tap.provenance.equivalence import REPLAYED, code_as_recorded
@@ -266,3 +267,23 @@ def pictured_runs():
         for task in tasks
         for method, rate in ((DENSE, 1.0), (TAP, CFG.main_rate))
     ]
+
+
+KNOWN_STEMS = (*(f"tab_{task}" for task in BUILT_TASKS), *GROUPED, *FIGURES, "paper")
+
+
+def refuse_unknown(wildcards):
+    """Ends with the nearest table or figure, and all that there are."""
+    kind = "table" if wildcards.folder == "paper_tables" else "figure"
+    start = {"table": "tab_", "figure": "fig_"}[kind]
+    try:
+        stem_of(
+            kind,
+            Path(wildcards.unknown).stem,
+            [name for name in KNOWN_STEMS if name.startswith(start)],
+        )
+    except UserError as error:
+        raise WorkflowError(str(error))
+    raise WorkflowError(
+        f"{wildcards.folder}/{wildcards.unknown}: lies in the folder of the other kind"
+    )

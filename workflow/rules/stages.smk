@@ -15,8 +15,7 @@ def trained_by(stage):
 def trained_runs(task):
     """All trainings of a task."""
     own = CFG.tasks[task].pretrain.weights is None
-    runs = dict.fromkeys(map(trained_run, runs_of_table(CFG, task)))
-    return [*([pretraining_run(CFG, task)] if own else []), *runs]
+    return [*([pretraining_run(CFG, task)] if own else []), *runs_of_table(CFG, task)]
 
 
 STAGE_TARGETS = {

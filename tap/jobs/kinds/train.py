@@ -68,10 +68,6 @@ class Train(RunJob):
 
     def run(self, cfg: ScaleConfig, spec: JobSpec, stamp: Stamp) -> None:
         """Trains, in several processes where the settings ask for them."""
-        if spec.weights_of is not None:
-            raise UserError(
-                f"train: {run_of(spec).id} is no training: its variant evaluates the weights of '{spec.weights_of}'"
-            )
         if method_of(spec.method).frozen:
             raise UserError(
                 f"train: {run_of(spec).id} is trained with the other tasks; "
