@@ -41,6 +41,9 @@ for behind, drawn in FIGURES_OF.items():
             ),
         log:
             f"{LOGS}/figures/of_{behind}.log",
+        resources:
+            mem_mb=takes("figure", "memory_mb", drawn),
+            runtime=takes("figure", "minutes", drawn),
         params:
             spec=spec("figure", drawn),
             code=code("figure", drawn),

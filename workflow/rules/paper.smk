@@ -18,6 +18,9 @@ rule paper_page:
         [makes("paper_page", suffix) for suffix in ("html", "tex", "record.json")],
     log:
         f"{LOGS}/paper_page.log",
+    resources:
+        mem_mb=takes("paper_page", "memory_mb"),
+        runtime=takes("paper_page", "minutes"),
     params:
         spec=spec("paper_page"),
         code=code("paper_page"),
@@ -37,6 +40,9 @@ rule paper_pdf:
         makes("paper_pdf", "record"),
     log:
         f"{LOGS}/paper_pdf.log",
+    resources:
+        mem_mb=takes("paper_pdf", "memory_mb"),
+        runtime=takes("paper_pdf", "minutes"),
     params:
         spec=spec("paper_pdf"),
         code=code("paper_pdf"),
