@@ -6,6 +6,7 @@ from tap.paper.evidence import Evidence
 from tap.paper.tables.ablation_rows import ablation_cells, ablation_note
 from tap.paper.tables.control_rows import row_of
 from tap.paper.tables.table import Cells, Head, Table
+from tap.paper.tables.task_columns import task_columns
 from tap.task_facts import TASKS
 
 READS = "controls"
@@ -21,6 +22,7 @@ TABLE = Table(
     "model in points,",
     tuple(Head(task.title(), (task,)) for task in TASKS),
     cells,
+    columns=task_columns(tuple(TASKS), unit="points"),
     note=ablation_note,
     row=row_of("tab:ablation"),
 )
