@@ -12,6 +12,7 @@ The process ends with the workflow, and a job with the one that waits for it.
 from __future__ import annotations
 
 import array
+import gc
 import json
 import os
 import select
@@ -151,6 +152,7 @@ def serve(place: str, command: Callable[[], None], prepare: Callable[[], None] =
         os.unlink(own)
     code = _code()
     prepare()
+    gc.freeze()  # data sets collect garbage when they are opened, and what imports made is none
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         connection, _ = listening.accept()

@@ -33,6 +33,21 @@ def pretraining_run(cfg: ScaleConfig, task: str) -> Run:
     return Run(cfg.scale, task_of(cfg, task).pretrain.share or task, PRETRAINING)
 
 
+def pretrainings(cfg: ScaleConfig, task: str) -> list[Run]:
+    """`pretraining_run`, unless the settings give a file with the weights."""
+    return [pretraining_run(cfg, task)] if task_of(cfg, task).pretrain.weights is None else []
+
+
+def pictured_runs(cfg: ScaleConfig) -> list[Run]:
+    """The runs of dense tasks that a person looks at: no pruning and TAP-J at the main rate, first seed."""
+    return [
+        Run(cfg.scale, task, method, rate, seed=settings.seeds[0])
+        for task, settings in cfg.tasks.items()
+        if TASKS[task].drawing
+        for method, rate in ((DENSE, 1.0), (TAP, cfg.main_rate))
+    ]
+
+
 def dense_run(cfg: ScaleConfig, task: str, seed: int) -> Run:
     """The no-pruning run of a seed."""
     return Run(cfg.scale, task, DENSE, seed=seed)
