@@ -95,6 +95,11 @@ class Job(ABC, Generic[Key]):
         """The files that it reads, by short names; those of the project itself that git keeps are left out."""
         return {}
 
+    def also_reads(self, cfg: ScaleConfig, key: Key) -> Sequence[Path]:
+        """Files that it reads where they are there, such as profiles of machines: it is done again where one comes or
+        changes, and starts no job that would make one."""
+        return ()
+
     def libraries(self, key: Key) -> tuple[str, ...]:
         """Distributions whose version counts as code."""
         return ()

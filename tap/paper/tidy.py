@@ -47,12 +47,7 @@ UNITS = {
     "parameters": "parameters",
     "parameters_added": "parameters",
     "parameters_added_training": "parameters",
-    "encoder_images_per_second": "images/s",
-    "encoder_dense_images_per_second": "images/s",
-    "full_images_per_second": "images/s",
-    "encoder_speedup": "ratio",
-    "full_speedup": "ratio",
-    "peak_gb": "GB",
+    "parameters_shared": "parameters",
 }
 """Units of the metrics that tables print. Other metrics pass through with an empty unit."""
 

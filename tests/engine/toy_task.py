@@ -20,7 +20,6 @@ from tap.config.schema import (
     ModelConfig,
     OptimizerConfig,
     PretrainConfig,
-    ProfileConfig,
     ScheduleConfig,
     TrainConfig,
 )
@@ -59,7 +58,6 @@ def toy_spec(
         static_split=(50.0, 50.0),
         train=TrainConfig(optimizer=optimizer, schedule=schedule, **settings),
         eval=EvalConfig(batch_size=8),
-        profile=ProfileConfig(batch_size=8),
     )
 
 

@@ -56,7 +56,7 @@ def test_every_kind_of_record_is_known():
         "gather",
         "gather_probes",
     }
-    assert kinds | {"profile", "verify", "table", "figure", "headline", "audit", "publish"} == set(JOBS)
+    assert kinds | {"profile", "growth", "verify", "table", "figure", "headline", "audit", "publish"} == set(JOBS)
     assert set(stamped()) - {"by hand"} <= set(JOBS)
 
 

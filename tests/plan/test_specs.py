@@ -101,7 +101,7 @@ TAP_RUN = Run("desk", "cls", "tap", 0.5)
         ("tasks.cls.method.length", 999, True, False, False),
         ("tasks.cls.dense.length", 999, False, True, False),
         ("tasks.cls.eval.batch_size", 999, False, False, True),
-        ("tasks.cls.profile.iterations", 999, False, False, True),
+        ("tasks.cls.profile.iterations", 999, False, False, False),
         ("tasks.cls.model.drop_path", 0.1, True, True, True),
         ("controller.tau_end", 0.2, True, False, True),
         ("tasks.seg.method.length", 999, False, False, False),

@@ -58,6 +58,9 @@ def test_an_edit_repeats_exactly_what_it_concerns(done):
     assert done.planned(TABLE) == {}, "a function that no job reaches"
 
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.cls.profile.iterations: 9}}\n")
+    assert done.planned(TABLE) == {}, "a setting of profiles"
+
+    (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.cls.eval.batch_size: 9}}\n")
     assert done.planned(TABLE) == {"evaluate": 26} | RESULTS, "a setting of the evaluation"
 
     (done.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {tasks.cls.method.length: 9}}\n")

@@ -11,7 +11,7 @@ rule audit:
             for of in ("", "probes_")
             for task in BUILT_TASKS
         ],
-        figures=group(FIGURES, [".png"], DRAWINGS),
+        figures=group(DRAWN, [".png"], DRAWINGS),
         pictures=[str(run.folder / "picture.png") for run in pictured_runs()],
         headline=makes("headline", "record"),  # its page shows the hash over all records but its own
         paper=sorted(
@@ -31,6 +31,7 @@ rule audit:
     log:
         f"{LOGS}/audit.log",
     params:
+        profiles=also_reads("audit"),
         spec=spec("audit"),
         code=code("audit"),
     message:

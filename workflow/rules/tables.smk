@@ -61,6 +61,7 @@ rule table:
     log:
         f"{LOGS}/tables/{{table}}.log",
     params:
+        profiles=also_reads("table"),
         spec=spec("table"),
         code=code("table"),
     message:
@@ -81,11 +82,12 @@ rule tables_of_rates:
     log:
         f"{LOGS}/tables/of_rates.log",
     params:
+        profiles=also_reads("table", OF_RATES),
         spec=spec("table", OF_RATES),
         code=code("table", OF_RATES),
         tables=OF_RATES,
     message:
-        "Build the tables of keep rates and memory"
+        "Build the tables of keep rates"
     shell:
         f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
@@ -113,6 +115,26 @@ rule tables_of_controls:
         tables=OF_CONTROLS,
     message:
         "Build the tables of the controls"
+    shell:
+        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
+# Whatever profiles there are; where there is none, cells are missing (`snakemake profile` fills them).
+rule tables_of_profiles:
+    input:
+        reported=reported_of(OF_PROFILES),
+        remade=remade("tables_of_profiles"),
+    output:
+        group(OF_PROFILES, TABLE_RECORDED, TABLES),
+    log:
+        f"{LOGS}/tables/of_profiles.log",
+    params:
+        profiles=also_reads("table", OF_PROFILES),
+        spec=spec("table", OF_PROFILES),
+        code=code("table", OF_PROFILES),
+        tables=OF_PROFILES,
+    message:
+        "Build the tables of profiles"
     shell:
         f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
@@ -146,6 +168,7 @@ rule headline:
     log:
         f"{LOGS}/headline.log",
     params:
+        profiles=also_reads("headline"),
         spec=spec("headline"),
         code=code("headline"),
     message:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.of_scales import ScaleJob
+from tap.plan.profiles import profiles_in_use
 
 
 class Audit(ScaleJob):
@@ -22,6 +24,10 @@ class Audit(ScaleJob):
     def settings(self, cfg: ScaleConfig, key: None) -> Any:
         """The main rate."""
         return {"main_rate": cfg.main_rate}
+
+    def also_reads(self, cfg: ScaleConfig, key: None) -> Sequence[Path]:
+        """The profiles that claims on speed and memory are judged by."""
+        return profiles_in_use(cfg, list(cfg.tasks))
 
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """Claims, predicates and pages."""

@@ -1,8 +1,9 @@
-"""The evaluation of a run: score, token counts and throughput."""
+"""The evaluation of a run: score and token counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from tap.jobs.files import data_evidence, evaluated_weights
 from tap.jobs.job import Resources, measuring
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
 from tap.plan.endpoints import endpoint_file
+from tap.plan.runs import task_of
 from tap.plan.specs import job_spec
 from tap.provenance.record import Stamp
 from tap.runs import Run
@@ -21,7 +23,7 @@ class Evaluate(RunJob):
     """Measures the weights of a run."""
 
     name, command, reader = "evaluate", "evaluate", "evaluate"
-    about = "Evaluate and profile a trained run."
+    about = "Evaluate a trained run."
     makes: ClassVar[Mapping[str, str]] = {
         "metrics": f"{RUN_FOLDER}/metrics.json",
         "per_sample": f"{RUN_FOLDER}/per_sample.npz",
@@ -47,8 +49,8 @@ class Evaluate(RunJob):
         return code_roots.computing_with(key.task)
 
     def resources(self, cfg: ScaleConfig, key: Run) -> Resources:
-        """The machine to itself."""
-        return measuring(cfg)
+        """Its threads: it measures no time."""
+        return replace(measuring(cfg), threads=task_of(cfg, key.task).eval.threads)
 
     def run(self, cfg: ScaleConfig, spec: JobSpec, stamp: Stamp) -> None:
         """Evaluates."""

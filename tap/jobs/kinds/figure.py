@@ -9,6 +9,9 @@ from typing import Any, ClassVar
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.of_names import NamedJob, Names
+from tap.paper.figures.names import GROUPS
+from tap.plan.growth import GROWTH
+from tap.plan.profiles import profiles_in_use
 from tap.provenance.publish import figures_folder
 
 FIGURE_FILES = (".pdf", ".png", ".csv", ".caption.md", ".record.json")
@@ -26,6 +29,10 @@ class Figure(NamedJob):
     def settings(self, cfg: ScaleConfig, key: Names) -> Any:
         """None beside the name."""
         return {"figure": " ".join(key), "scale": cfg.scale}
+
+    def also_reads(self, cfg: ScaleConfig, key: Names) -> Sequence[Path]:
+        """The growth, of those that show it."""
+        return profiles_in_use(cfg, [GROWTH]) if any(GROUPS.get(name) == "profiles" for name in key) else []
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """What draws figures, and the files of these."""

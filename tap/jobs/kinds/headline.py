@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.of_scales import ScaleJob
+from tap.plan.profiles import profiles_in_use
 
 
 class Headline(ScaleJob):
@@ -29,6 +30,10 @@ class Headline(ScaleJob):
     def reads(self, cfg: ScaleConfig, key: None) -> Mapping[str, Sequence[Path]]:
         """The tidy tables."""
         return {"tidy": [Path(f"results/{cfg.scale}/tidy_{task}.csv") for task in self.settings(cfg, key)["tasks"]]}
+
+    def also_reads(self, cfg: ScaleConfig, key: None) -> Sequence[Path]:
+        """The profiles."""
+        return profiles_in_use(cfg, self.settings(cfg, key)["tasks"])
 
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """The headline alone."""

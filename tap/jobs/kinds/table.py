@@ -10,7 +10,8 @@ from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.files import results_of_runs
 from tap.jobs.of_names import NamedJob, Names
-from tap.paper.tables.names import groups, main_tables
+from tap.paper.tables.names import groups, main_tables, profiled
+from tap.plan.profiles import profiles_in_use
 from tap.provenance.publish import tables_folder
 
 TABLE_FILES = (".tex", ".csv", ".compare.csv", ".compare.md")
@@ -39,6 +40,11 @@ class Table(NamedJob):
             "verified": [results / f"verified_{task}.json"],
             "results": results_of_runs(cfg, task),
         }
+
+    def also_reads(self, cfg: ScaleConfig, key: Names) -> Sequence[Path]:
+        """The profiles that they show."""
+        names = dict.fromkeys(profile for table in key for profile in profiled(table, list(cfg.tasks)))
+        return profiles_in_use(cfg, list(names))
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """What builds tables, and the files of these: main tables have none of their own."""

@@ -143,7 +143,7 @@ def _without_edited(
     outcome: Outcome, scale: str, chain: Mapping[str, Link], alterations: tuple[Alteration, ...]
 ) -> Outcome:
     behind = {link for run in outcome.runs for link in upstream(run, dict(chain))}
-    tasks = {run.split("/")[1 if run.startswith("probes/") else 0] for run in outcome.runs}
+    tasks = {run.split("/")[1 if run.startswith("probes/") else 0] for run in outcome.runs}  # none of a profile
     # Tables that predicates read, and what jobs read beside other runs: data (by their record) and endpoints.
     read = {path(scale, task).as_posix() for path in (tidy_path, tidy_probes_path) for task in TASKS if task in tasks}
     records = (record for link in behind if link in chain for record in chain[link].records.values())
