@@ -8,7 +8,7 @@ from tap.config.datasets import PREPARED
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
 from tap.plan.joint import is_joint
-from tap.plan.runs import probe_folder, probes_of, runs_of_table, task_of, weights_run
+from tap.plan.runs import probe_folder, probes_of, runs_of_tidy, task_of, weights_run
 from tap.plan.starts import base_run, source_run
 from tap.runs import Run
 
@@ -56,9 +56,9 @@ def _given_weights(spec: JobSpec) -> Path:
     return path
 
 
-def results_of_runs(cfg: ScaleConfig, task: str) -> list[Path]:
-    """What the runs of a task's tables measured."""
-    return [run.folder / name for run in runs_of_table(cfg, task) for name in ("metrics.json", "per_sample.npz")]
+def results_of_runs(cfg: ScaleConfig, of: str) -> list[Path]:
+    """What the runs of a tidy table measured, which is called ``<task>`` or ``further_<task>``."""
+    return [run.folder / name for run in runs_of_tidy(cfg, of) for name in ("metrics.json", "per_sample.npz")]
 
 
 def results_of_probes(cfg: ScaleConfig, task: str) -> list[Path]:

@@ -29,7 +29,7 @@ from tap.plan.estimate import (
     wall_seconds,
 )
 from tap.plan.joint import JointRun
-from tap.plan.runs import runs_of_table
+from tap.plan.runs import main_runs, runs_of_table
 from tap.runs import Run
 
 _HOUR = 3600.0
@@ -124,7 +124,7 @@ def chosen_runs(cfg: ScaleConfig, table: str | None = None, claim: str | None = 
             raise UserError(
                 f"--table: '{table}' has no runs of its own; choose from {names}, or plan a claim (--claim)"
             )
-        return runs_of_table(cfg, task)
+        return main_runs(cfg, task)
     return [run for task in cfg.tasks for run in runs_of_table(cfg, task)]
 
 

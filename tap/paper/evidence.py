@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import pandas as pd
+
 from tap.config.load import load_scale
 from tap.config.methods import DENSE
 from tap.config.schema import ScaleConfig
@@ -19,7 +21,7 @@ from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.profiles import FOLDER, Profile, read_profile
 from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
-from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_path
+from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_paths
 from tap.plan.profiles import Shapes, profile_in_use, shapes_of
 from tap.plan.runs import runs_of_table
 from tap.runs import Run
@@ -51,10 +53,11 @@ class Evidence:
         return load_scale(self.scale, root=self.root)
 
     def measured(self, task: str) -> Measured:
-        """All runs of a task, from its tidy table; without runs if that is not made."""
+        """All runs of a task, from its tidy tables, as far as these are made."""
         if task not in self._measured:
-            path = self.root / tidy_path(self.scale, task)
-            frame = read_tidy(path) if path.is_file() else gather([])
+            paths = [self.root / path for path in tidy_paths(self.scale, task)]
+            frames = [read_tidy(path) for path in paths if path.is_file()]
+            frame = pd.concat(frames, ignore_index=True) if frames else gather([])
             self._measured[task] = Measured(frame, self.settings.main_rate, self.root, compare=self.compare)
         return self._measured[task]
 

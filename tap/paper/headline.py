@@ -18,7 +18,7 @@ from tap.config.load import load_scale
 from tap.config.methods import DENSE, MAIN
 from tap.paper.evidence import Evidence
 from tap.paper.profiles import Profile
-from tap.paper.tidy import PRIMARY_METRIC, read_tidy, tidy_path
+from tap.paper.tidy import PRIMARY_METRIC, read_tidy, tidy_paths
 from tap.plan.profiles import profiles_in_use
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
@@ -68,10 +68,7 @@ def headline_contents(scale: str, tasks: Sequence[str], root: Path | str = ".") 
     """
     evidence = Evidence(scale, Path(root))
     lines = pd.concat(
-        [
-            headline(read_tidy(Path(root) / tidy_path(scale, task)), evidence.profile(task, evidence.own_shapes))
-            for task in tasks
-        ],
+        [headline(_runs(scale, task, Path(root)), evidence.profile(task, evidence.own_shapes)) for task in tasks],
         ignore_index=True,
     )
     tree: dict[str, Any] = {}
@@ -79,6 +76,12 @@ def headline_contents(scale: str, tasks: Sequence[str], root: Path | str = ".") 
         numbers = {name: round(line[name], 4) for name in ("score", *OTHERS) if pd.notna(line[name])}
         tree.setdefault(line["task"], {}).setdefault(line["method"], {})[f"r{line['rate']:.2f}"] = numbers
     return json.dumps(tree, indent=1, sort_keys=True) + "\n", lines.to_csv(index=False, lineterminator="\n")
+
+
+def _runs(scale: str, task: str, root: Path) -> pd.DataFrame:
+    """Both tidy tables of a task; results that were published before there were two have one."""
+    main, further = (root / path for path in tidy_paths(scale, task))
+    return pd.concat([read_tidy(path) for path in (main, further) if path == main or path.is_file()])
 
 
 def write_headline(scale: str, tasks: Sequence[str], root: Path | str = ".", stamp: Stamp = BY_HAND) -> list[Path]:
@@ -95,7 +98,7 @@ def write_headline(scale: str, tasks: Sequence[str], root: Path | str = ".", sta
         as_json.with_suffix(RECORD_SUFFIX),
         stamp,
         inputs=[
-            *(root / tidy_path(scale, task) for task in tasks),
+            *(path for task in tasks for path in (root / tidy for tidy in tidy_paths(scale, task)) if path.is_file()),
             *(root / path for path in profiles_in_use(load_scale(scale, root=root), tasks, root)),
         ],
         outputs=files,

@@ -8,7 +8,7 @@ rule audit:
         ),
         tidy=[
             f"results/{SCALE}/tidy_{of}{task}.csv"
-            for of in ("", "probes_")
+            for of in ("", "further_", "probes_")
             for task in BUILT_TASKS
         ],
         figures=group(DRAWN, [".png"], DRAWINGS),

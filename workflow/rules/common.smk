@@ -68,8 +68,9 @@ config["scale"] = SCALE  # read by the captions of the report
 LOGS = f".tap/logs/{SCALE}"
 BUILT_TASKS = [task for task in CFG.tasks if is_built(task)]
 JOINT_TASKS = [task for method in FROZEN for task in joint_tasks(CFG, method)]
-OF_RATES, OF_PROFILES, OF_PROBES, OF_CONTROLS, OF_SETTINGS = (
-    groups()[group] for group in ("rates", "profiles", "probes", "controls", "settings")
+OF_MAIN, OF_RATES, OF_PROFILES, OF_PROBES, OF_CONTROLS, OF_SETTINGS = (
+    groups()[group]
+    for group in ("main", "rates", "profiles", "probes", "controls", "settings")
 )
 # The growth of this or another machine is drawn where it was measured.
 FIGURES, GROWN = (
@@ -77,7 +78,7 @@ FIGURES, GROWN = (
     figures_of("profiles") if profiles_in_use(CFG, [GROWTH]) else (),
 )
 DRAWN = (*FIGURES, *GROWN)
-GROUPED = (*OF_RATES, *OF_PROFILES, *OF_SETTINGS, *OF_PROBES, *OF_CONTROLS)
+GROUPED = (*OF_MAIN, *OF_RATES, *OF_PROFILES, *OF_SETTINGS, *OF_PROBES, *OF_CONTROLS)
 TABLES, DRAWINGS = (
     f"results/{SCALE}/tables/{{name}}",
     f"results/{SCALE}/figures/{{name}}",
@@ -87,7 +88,7 @@ TABLE_RECORDED = (*TABLE_FILES, ".record.json")
 
 wildcard_constraints:
     task="|".join(CFG.all_tasks),
-    of=f"(probes_|controls_)?({'|'.join(CFG.tasks)})",
+    of=f"(further_|probes_|controls_)?({'|'.join(CFG.tasks)})",
     method="|".join(METHODS),
     rate=r"\d\.\d\d",
     variant="[a-z0-9_-]+",

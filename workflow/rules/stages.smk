@@ -27,7 +27,12 @@ STAGE_TARGETS = {
     "baselines": trained_by("baselines"),
     "joint": trained_by("joint"),
     "evaluate": [
-        *(str(file) for task in BUILT_TASKS for file in results_of_runs(CFG, task)),
+        *(
+            str(file)
+            for task in BUILT_TASKS
+            for of in ("", "further_")
+            for file in results_of_runs(CFG, f"{of}{task}")
+        ),
         *(str(file) for task in BUILT_TASKS for file in files_of_controls(CFG, task)),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
     ],

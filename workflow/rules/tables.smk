@@ -14,14 +14,16 @@ rule gather:
         tidy=makes("gather", "tidy"),
         record=makes("gather", "record"),
     log:
-        f"{LOGS}/gather/{{task}}.log",
+        f"{LOGS}/gather/{{of}}.log",
+    wildcard_constraints:
+        of=f"(further_)?({'|'.join(CFG.tasks)})",
     params:
         spec=spec("gather"),
         code=code("gather"),
     message:
-        "Gather the results of {wildcards.task}"
+        "Gather the results of {wildcards.of}"
     shell:
-        f"tap gather {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+        f"tap gather {{wildcards.of}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 # Nothing edited gets into a table or figure: what its tidy table was made from is compared with the records of the jobs.
@@ -70,11 +72,41 @@ rule table:
         f"tap table {{wildcards.table}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
+def behind_runs(kind, suffix, parts=("", "further_")):
+    """The files of a kind behind tables of runs: of the main runs of all tasks, and of the further ones."""
+    return [
+        f"results/{SCALE}/{kind}_{of}{task}.{suffix}"
+        for of in parts
+        for task in BUILT_TASKS
+    ]
+
+
 # Small tables share a job: most of its time is the start of Python.
+rule tables_of_main:
+    input:
+        tidy=behind_runs("tidy", "csv", [""]),
+        verified=behind_runs("verified", "json", [""]),
+        reported=reported_of(OF_MAIN),
+        remade=remade("tables_of_main"),
+    output:
+        group(OF_MAIN, TABLE_RECORDED, TABLES),
+    log:
+        f"{LOGS}/tables/of_main.log",
+    params:
+        profiles=also_reads("table", OF_MAIN),
+        spec=spec("table", OF_MAIN),
+        code=code("table", OF_MAIN),
+        tables=OF_MAIN,
+    message:
+        "Build the tables of the main runs"
+    shell:
+        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
 rule tables_of_rates:
     input:
-        tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
-        verified=[f"results/{SCALE}/verified_{task}.json" for task in BUILT_TASKS],
+        tidy=behind_runs("tidy", "csv"),
+        verified=behind_runs("verified", "json"),
         reported=reported_of(OF_RATES),
         remade=remade("tables_of_rates"),
     output:
@@ -94,12 +126,8 @@ rule tables_of_rates:
 
 rule tables_of_controls:
     input:
-        tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
-        verified=[
-            f"results/{SCALE}/verified_{of}{task}.json"
-            for of in ("", "controls_")
-            for task in BUILT_TASKS
-        ],
+        tidy=behind_runs("tidy", "csv"),
+        verified=behind_runs("verified", "json", ["", "further_", "controls_"]),
         results=[
             str(file) for task in BUILT_TASKS for file in files_of_controls(CFG, task)
         ],

@@ -21,6 +21,7 @@ from tap.paper.tables.table import Table, fill
 from tap.paper.tidy import METRICS_FILE, tidy_path
 from tap.plan.controls import files_of_controls
 from tap.plan.profiles import profiles_in_use
+from tap.plan.runs import FURTHER
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.provenance.verify import verified_path
@@ -79,7 +80,8 @@ def files_read(label: str, evidence: Evidence) -> list[Path]:
         return profiles
     if group == "probes":
         return [path for task in tasks for path in files_of_probe_results(evidence, task)]
-    found = [root / path(scale, task) for task in tasks for path in (tidy_path, verified_path)]
+    parts = ("",) if group in ("runs", "main") else ("", FURTHER)
+    found = [root / path(scale, f"{of}{task}") for task in tasks for of in parts for path in (tidy_path, verified_path)]
     if group == "controls":
         found += [root / path for task in tasks for path in files_of_controls(evidence.settings, task)]
         found += [root / verified_path(scale, f"controls_{task}") for task in tasks]

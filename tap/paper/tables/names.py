@@ -3,7 +3,8 @@
 A table is a file ``tab_<name>.py`` of this folder with a `TABLE` (`tap.paper.tables.table.Table`) and the literal
 ``READS``, the group of inputs that it needs:
 
-* ``"rates"``: the tidy tables of all tasks' runs;
+* ``"main"``: the tidy tables of the runs of all tasks' main tables;
+* ``"rates"``: these, and those of all tasks' other keep rates and variants;
 * ``"profiles"``: profiles of machines alone, as far as there are some;
 * ``"profiles"``: profiles of machines alone, as far as there are some;
 * ``"probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks;
@@ -23,7 +24,7 @@ from tap.paper.listing import declared
 from tap.plan.growth import GROWTH
 from tap.task_facts import TASKS
 
-GROUPS = ("runs", "rates", "profiles", "probes", "controls", "settings")
+GROUPS = ("runs", "main", "rates", "profiles", "probes", "controls", "settings")
 
 
 def groups() -> dict[str, list[str]]:
@@ -55,7 +56,7 @@ def profiled(table: str, tasks: Sequence[str]) -> list[str]:
         return [GROWTH]
     if table in main_tables():
         return [main_tables()[table]]
-    return [*tasks] if any(table in groups()[group] for group in ("rates", "profiles")) else []
+    return [*tasks] if any(table in groups()[group] for group in ("main", "rates", "profiles")) else []
 
 
 def names() -> list[str]:

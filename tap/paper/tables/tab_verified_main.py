@@ -9,7 +9,7 @@ from tap.paper.tables.regimes import ENCODER, FULL, FULL_TOO, REGIMES, SPEEDUP
 from tap.paper.tables.table import Cells, Content, Head, Table, known
 from tap.task_facts import TASKS
 
-READS = "rates"
+READS = "main"
 
 
 def cells(evidence: Evidence) -> Cells:

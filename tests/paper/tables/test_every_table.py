@@ -61,7 +61,7 @@ def test_every_table_has_the_papers_rows_and_only_known_columns(name: str, measu
 
 
 def test_every_table_is_in_one_group() -> None:
-    assert set(groups()) == {"runs", "rates", "profiles", "probes", "controls", "settings"}
+    assert set(groups()) == {"runs", "main", "rates", "profiles", "probes", "controls", "settings"}
     assert len(names()) == len(set(names())) == 25
     assert groups()["runs"] == ["tab_cls", "tab_seg", "tab_det"]
 
@@ -139,7 +139,7 @@ def test_no_reported_number_enters_a_table(measured: Evidence) -> None:
     """Without runs every cell of a table of runs is missing, whatever the paper prints."""
     (measured.root / tidy_path("desk", "cls")).unlink()
     shutil.rmtree(measured.root / "results/profiles")
-    for name in groups()["rates"]:
+    for name in (*groups()["main"], *groups()["rates"]):
         contents = texts(name, Evidence("desk", measured.root))
         assert set(pd.read_csv(io.StringIO(contents[".csv"]))["status"]) == {"missing"}
         body = contents[".tex"].split(r"\midrule", 1)[1].split(r"\bottomrule")[0]

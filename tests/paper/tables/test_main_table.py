@@ -94,7 +94,7 @@ def test_the_scales_own_models_have_a_column_where_they_were_profiled(project, c
     line = cells.loc["tap", "encoder_speedup"]
     assert (line["low"], line["high"], line["n_seeds"]) == (pytest.approx(1.30), pytest.approx(1.32), 0)
     assert line["runs"] == "profiles/gpu-some-card/paper/cls"
-    assert (line["device"], line["batch"], line["kernel"]) == ("gpu-some-card in words", "64", "sdpa_flash")
+    assert (line["device"], line["batch"], line["kernel"]) == ("gpu-some-card in words", 64, "sdpa_flash")
 
 
 def test_a_machine_can_be_named_and_a_gpu_goes_first(project, cls_runs) -> None:
