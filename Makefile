@@ -1,6 +1,7 @@
 # make reproduce [SCALE=smoke|desk|paper] [TARGET=file]   environment, data, training, evaluation, tables, summary
 # make test                                               environment, then the tests
-# make test-long                                          tests on whole repositories and clones, many minutes
+# make test-fast                                          the tests that train and build nothing, 3 minutes
+# make test-long                                          further tests on whole repositories, many minutes
 # make restore [SCALE=...] [BUNDLE=file]                  results from elsewhere verified and taken for done
 # Also: env, lint, format, ci, lock. Every command may be interrupted and repeated.
 
@@ -28,8 +29,8 @@ reproduce: $(STAMP)
 restore: $(STAMP)
 	tap restore $(if $(SCALE),--scale $(SCALE)) $(if $(BUNDLE),--bundle $(BUNDLE))
 
-test: test-fast
-	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadgroup -m "slow and not long"
+test: $(STAMP)
+	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadgroup -m "not long"
 
 test-long: $(STAMP)
 	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadgroup -m long

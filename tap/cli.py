@@ -33,6 +33,7 @@ from tap.plan.specs import job_spec
 from tap.provenance import stages
 from tap.provenance.files import is_full, unwritable
 from tap.provenance.finding import Kind
+from tap.provenance.ledger import read_ledger
 from tap.provenance.orphans import end_with_workflow
 from tap.provenance.publish import published_folder, tables_folder
 from tap.provenance.record import DATA_RECORD
@@ -207,13 +208,19 @@ def paper_check(
 @groups["publish"].command("results")
 def publish_all_results(
     scale: ScaleOption = None,
-    bundle: Annotated[str | None, typer.Option(help="where its weights are published, such as an address")] = None,
+    bundle: Annotated[
+        Path | None, typer.Option(help="archive of `tap publish bundle` that is published with them; none: no weights")
+    ] = None,
+    address: Annotated[str, typer.Option(help="where others get the archive")] = "",
 ) -> None:
     """Copy a finished, verified scale to published/<scale>, with a page that says what it is."""
-    from tap.provenance.publish_results import publish_results
+    from tap.provenance.publish_results import PublishedBundle, publish_results
 
+    if address and bundle is None:
+        raise UserError("--address: is that of an archive; name the archive too, with --bundle FILE")
     cfg = load_scale(scale)
-    print(publish_results(cfg, Today(cfg).staleness, bundle))
+    published = None if bundle is None else PublishedBundle.of(bundle, cfg, address)
+    print(publish_results(cfg, Today(cfg).staleness, published))
 
 
 @groups["publish"].command("bundle")
@@ -348,11 +355,13 @@ def summary(scale: ScaleOption = None) -> None:
 
 
 def _prepare_missing_data(cfg: ScaleConfig) -> None:
+    """Prepares the data that records rest on, where they are not there."""
     from tap.tasks.preparation import prepare_data
 
     prepare = JOBS["prepare"]
+    read = {file for record in read_ledger(cfg).records.values() for file in record.inputs}
     for root, task in prepared_folders(cfg).items():
-        if not (Path(root) / DATA_RECORD).is_file():
+        if any(file.startswith(f"{root}/") for file in read) and not (Path(root) / DATA_RECORD).is_file():
             print(prepare_data(task_of(cfg, task).data, stamp=prepare.stamp(cfg, task)))
 
 

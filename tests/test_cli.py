@@ -114,6 +114,7 @@ KEYS |= {"root": "data/microscopy", "method": "tap_f", "rate": "0.50", "variant"
 ARGUMENTS = {
     "headline": [],
     "growth": [],
+    "preflight": [],
     "audit": [],
     "table": ["tab_seg"],
     "figure": ["fig_insight"],
@@ -179,10 +180,13 @@ def test_a_check_of_data_leaves_its_report_only_if_all_is_right(tmp_path, monkey
 
     module = SimpleNamespace(check_settings=check_settings)
     monkeypatch.setitem(sys.modules, CHECKED["imagenet"], module)
+    of_weights = lambda report, task, settings: report.facts.append(f"weights of {task}")  # noqa: E731
+    monkeypatch.setattr("tap.tasks.given_weights.look_at_weights", of_weights)
     path = tmp_path / "report.json"
     result = call("data", "check", "cls", "--scale", "paper", "--report", str(path))
     assert result.exit_code == (0 if ok else 1)
     assert "train: 3 images" in result.output
+    assert "weights of cls" in result.output
     assert ("a.jpg" in result.output) != ok
     assert path.is_file() == ok
     if ok:

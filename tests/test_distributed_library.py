@@ -70,6 +70,7 @@ def _train(rank: int, port: int, found: Any) -> None:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 def test_two_processes_train_without_find_unused_parameters():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

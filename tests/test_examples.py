@@ -7,12 +7,14 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 
 import tap
 
 
+@pytest.mark.slow
 def test_own_images(tmp_path):
     """Two classes, bright and dark, which a few steps tell apart."""
     draw = np.random.default_rng(0)

@@ -157,9 +157,8 @@ def test_the_head_starts_almost_silent():
     assert not head.bias.any()
 
 
-@pytest.mark.parametrize("order", ["import tap; import timm", "import timm; import tap"])
-def test_importing_the_package_tells_timm_the_names(order):
-    code = f"{order}; assert timm.is_model('tap_vit_base_patch16_224') and timm.list_models('tap_*')"
+def test_importing_the_package_before_timm_tells_it_the_names():
+    code = "import tap; import timm; assert timm.is_model('tap_vit_base_patch16_224') and timm.list_models('tap_*')"
     code += "; import sys; assert not [f for f in sys.meta_path if type(f).__module__.startswith('tap')]"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(tap.__file__).parents[1])
 

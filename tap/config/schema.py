@@ -228,6 +228,14 @@ class TrainConfig(Strict):
     threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
     checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
     log_steps: int = Field(10, ge=1, description="steps between log lines")
+    micro_batch: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
+        None,
+        description="images that a process passes at once, whose gradients add up to those of its batch; auto halves "
+        "them when a GPU's memory runs out; null (default) passes all of its batch",
+    )
+    checkpointing: bool | None = Field(
+        None, description="compute activations again in the backward pass instead of keeping them; null is off"
+    )
 
     @model_validator(mode="after")
     def _schedule_is_inside(self) -> TrainConfig:
@@ -259,6 +267,14 @@ class JointTrainConfig(Strict):
     threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
     checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
     log_steps: int = Field(10, ge=1, description="steps between log lines")
+    micro_batch: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
+        None,
+        description="images that a process passes at once, whose gradients add up to those of its batch; auto halves "
+        "them when a GPU's memory runs out; null (default) passes all of its batch",
+    )
+    checkpointing: bool | None = Field(
+        None, description="compute activations again in the backward pass instead of keeping them; null is off"
+    )
 
     @model_validator(mode="after")
     def _schedule_is_inside(self) -> JointTrainConfig:
@@ -281,6 +297,7 @@ class JointConfig(Strict):
         "on; null trains each from the pre-trained base",
     )
     train: JointTrainConfig = Field(description="training of every keep rate and variant: one budget for all")
+    processes: int | None = Field(None, ge=1, description="GPUs of one joint training; null takes the scale's")
     seeds: tuple[int, ...] | None = Field(
         None, description="joint seeds, of which a task uses those that its `seeds` name, too; null takes all of these"
     )
@@ -298,7 +315,12 @@ class PretrainConfig(Strict):
         None, description="MAE checkpoint (safetensors, or a tensor-only .pth); null pre-trains here"
     )
     share: TaskName | None = Field(None, description="task whose pre-trained backbone is used; null has its own")
-    sha256: str | None = Field(None, description="expected sha256 of that file; null accepts any and records it")
+    sha256: str | None = Field(
+        None,
+        pattern="^[0-9a-fA-F]{64}$",
+        description="expected sha256 of that file; null accepts any pre-training's and records it",
+    )
+    size: int | None = Field(None, ge=1, description="expected size of that file in bytes; null accepts any")
     mask_ratio: float = Field(0.75, gt=0, lt=1, description="share of patches hidden from the encoder")
     decoder_width: int = Field(512, ge=8, description="token dimension of the decoder")
     decoder_depth: int = Field(8, ge=1, description="blocks of the decoder")
@@ -442,6 +464,7 @@ class TaskConfig(Strict):
 
     data: DataConfig
     model: ModelConfig
+    processes: int | None = Field(None, ge=1, description="GPUs of one training of this task; null takes the scale's")
     pretrain: PretrainConfig
     start_from: Literal["pretrained", "dense"] = Field(
         description="where every method starts: the pre-trained weights, or a first training without pruning, one per "
@@ -532,7 +555,9 @@ class ScaleConfig(Strict):
 
     scale: Scale = Field(description="name of the scale, the file's own")
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="auto takes a GPU where there is one")
-    processes: int = Field(1, ge=1, description="processes (GPUs) of one training; torchrun starts more than one")
+    processes: int = Field(
+        1, ge=1, description="processes (GPUs) of one training, where its task says no other; torchrun starts several"
+    )
     main_rate: KeepRate = Field(0.5, description="keep rate of every method in the main tables")
     keep_rates: tuple[KeepRate, ...] = Field((0.3, 0.5, 0.7), description="keep rates of TAP-J and TAP-F")
     variants: tuple[str, ...] = Field((), description="ablations to make beside the main runs (tap/config/variants.py)")
@@ -553,6 +578,11 @@ class ScaleConfig(Strict):
     def all_tasks(self) -> dict[str, TaskConfig]:
         """The tasks to make, and those that `params.yaml` left out: what is made may need their data, too."""
         return {**self.tasks, **self._behind}
+
+    def processes_of(self, task: str | None) -> int:
+        """Processes of one training of a task; None asks for a joint one."""
+        own = self.all_tasks[task].processes if task is not None else self.joint and self.joint.processes
+        return own or self.processes
 
     def only(self, tasks: Sequence[str]) -> ScaleConfig:
         """The settings with some of the tasks to make."""

@@ -162,6 +162,11 @@ def load_backbone(vit: Any, path: Path, expected_sha256: str | None = None, pret
         )
 
 
+def decoder_tensors(tensors: dict[str, Tensor]) -> list[str]:
+    """Names of the tensors of MAE's decoder in a file, which is no part of the backbone."""
+    return sorted(name for name in tensors if _without_wrapping(name).startswith(_DECODER))
+
+
 def _without_wrapping(name: str) -> str:
     parts = name.split(".")
     return ".".join(parts[next((i for i, part in enumerate(parts) if part not in _WRAPPING), 0) :])

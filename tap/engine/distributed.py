@@ -12,13 +12,20 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import timedelta
+from typing import Final, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 T = TypeVar("T")
+
+PATIENCE: Final = timedelta(minutes=30)
+"""How long a process waits for the others: one that hangs ends the job after that, not never.
+
+What the first does alone (a calibration, a state written to a slow disk) has to fit in.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,14 @@ class Processes:
             values /= self.world_size
         return values
 
+    def any_of(self, *flags: bool) -> tuple[bool, ...]:
+        """Whether each of some flags is set in any process."""
+        if self.world_size == 1:
+            return flags
+        values = torch.tensor(flags, dtype=torch.float32, device=_device())
+        dist.all_reduce(values)
+        return tuple(bool(value) for value in values.tolist())
+
     def first_then_others(self, action: Callable[[], T]) -> T:
         """Runs `action` in the first process, then in the others, and gives each its own result."""
         if not self.first:
@@ -76,6 +91,11 @@ class Processes:
                 parameter.grad = part.view_as(parameter)
 
 
+def _device() -> torch.device:
+    """Where messages lie: NCCL takes those on a GPU alone."""
+    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else torch.device("cpu")
+
+
 def _gradient(parameter: nn.Parameter) -> Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
@@ -93,7 +113,7 @@ def join_processes(device_type: str) -> Iterator[Processes]:
     processes = Processes(*(int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
     if device_type == "cuda":
         torch.cuda.set_device(processes.local_rank)
-    dist.init_process_group("nccl" if device_type == "cuda" else "gloo")
+    dist.init_process_group("nccl" if device_type == "cuda" else "gloo", timeout=PATIENCE)
     try:
         yield processes
     finally:

@@ -29,11 +29,10 @@ from tap.engine.loop import Trained, train
 from tap.engine.published import LOG, WEIGHTS, is_published, published_weights
 from tap.engine.reporting import write_log
 from tap.engine.resume import ResumeStates
-from tap.errors import UserError
 from tap.plan.endpoints import endpoint_file
 from tap.plan.runs import run_of
 from tap.plan.specs import job_json
-from tap.plan.starts import source_run
+from tap.plan.starts import given_weights, source_run
 from tap.plan.teaching import dense_spec, teacher_run
 from tap.provenance.files import sha256_file, writing
 from tap.provenance.record import BY_HAND, Stamp, identity_of_data, write_record
@@ -115,10 +114,7 @@ def starting_weights(spec: JobSpec) -> Path | None:
         UserError: the file is not there.
     """
     if spec.start_from in ("pretrained", "joint") and spec.pretrain.weights is not None:
-        path = Path(spec.pretrain.weights).expanduser()
-        if not path.is_file():
-            raise UserError(f"{path}: there is no such file, but pretrain.weights names it; fetch it, or mend the path")
-        return path
+        return given_weights(spec.pretrain, spec.task)
     source = source_run(spec)
     return None if source is None else published_weights(source)
 

@@ -176,7 +176,7 @@ def train_joint(
         resumed=state is not None,
         events=events,
     )
-    trained.facts = {"sampler_seed": sampler_seed, "optimization_seed": seed, "task_counts": whole}
+    trained.facts |= {"sampler_seed": sampler_seed, "optimization_seed": seed, "task_counts": whole}
     return trained
 
 

@@ -24,11 +24,13 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from tap.config.schema import JobSpec, TrainConfig
 from tap.encoder.sparse_vit import SparseEncoder
+from tap.engine.accumulation import OutOfMemory, checkpoint_blocks, micro_batch_of, split_batch, weighted_sums
 from tap.engine.distributed import Processes
 from tap.engine.optim import build_optimizer, scale_parts
 from tap.engine.reporting import Display, Row
 from tap.engine.resume import ResumeStates
 from tap.engine.schedule import Schedule
+from tap.engine.stopping import Stopped, stop_requests
 from tap.engine.streams import Stream, total_steps
 from tap.errors import UserError
 from tap.plan.runs import run_of
@@ -75,8 +77,15 @@ class Lane:
 
 @dataclass
 class _Window:
-    """Losses, gradient norms and further values of the steps since the last log row, still on the device."""
+    """Losses, gradient norms and further values of the steps since the last log row, still on the device.
 
+    Attributes:
+        settled: (loss, gradient norm) of its first steps, which an earlier process did, over all processes `(k, 2)`.
+        values: the same of the steps after them, of this process alone.
+        extras, labels: of all its steps.
+    """
+
+    settled: Tensor = field(default_factory=lambda: torch.zeros(0, 2))
     values: list[Tensor] = field(default_factory=list)
     extras: list[dict[str, float]] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -136,23 +145,36 @@ def run_steps(
 
     Raises:
         UserError: a loss or gradient is not finite.
+        Stopped: the process, or another one of the job, was asked to end; a state has been kept.
     """
     plan, first, start, total = training.plan, training.processes.first, training.step, training.total
     display = Display(plan.name, total, start, plan.batch_size, events if first else None, quiet=not first)
-    with display, _reproducible(training.device):
+    with display, _reproducible(training.device), stop_requests() as request:
         if resumed:
             display.note(f"goes on at step {start} of {total}")
         saved = time.monotonic()
         while training.step < total:
-            training.update(lane_of(training.step))
+            stop = training.update(lane_of(training.step), lambda: request.made, display.note)
+            ends = training.step == total
+            row = training.log() if training.step % plan.config.log_steps == 0 or ends else None
+            if stop and not ends:
+                training.settle()
+                training.processes.first_then_others(lambda: _keep(training, states) if first else None)
+                raise Stopped(
+                    f"{plan.name}: asked to end (SIGTERM) at step {training.step} of {total}; its state is kept, and "
+                    "the same command goes on from there"
+                )
             display.step(training.step)
-            if training.step % plan.config.log_steps == 0 or training.step == total:
-                display.row(training.log())
-                due = time.monotonic() - saved >= plan.config.checkpoint_seconds or training.step == total
-                if due and first:
-                    states.save(training.step, training.state())
+            if row is not None:
+                display.row(row)
+                if first and (ends or time.monotonic() - saved >= plan.config.checkpoint_seconds):
+                    _keep(training, states)
                     saved = time.monotonic()
     return training.result()
+
+
+def _keep(training: Training, states: ResumeStates) -> None:
+    states.save(training.step, training.state())
 
 
 @dataclass(frozen=True)
@@ -190,28 +212,42 @@ class Training:
         self._rows: list[Row] = []
         self._window = _Window()
         self._seconds, self._since = 0.0, time.monotonic()
+        self._largest: dict[str, int] = {}  # images of a lane that fit in the card's memory, once more did not
+        if plan.config.checkpointing:
+            checkpoint_blocks(model)
 
-    def update(self, lane: Lane) -> None:
-        """One optimizer step on the next batch of `lane`."""
+    def update(self, lane: Lane, asked: Callable[[], bool] = lambda: False, say: Callable[[str], None] = print) -> bool:
+        """One optimizer step on the next batch of `lane`.
+
+        Args:
+            lane: whose turn it is.
+            asked: whether this process has been asked to end.
+            say: takes a line about memory that ran out.
+
+        Returns:
+            Whether any process of the job has been asked to end.
+
+        Raises:
+            UserError: a loss or gradient is not finite, or the card's memory does not hold what the settings ask for.
+        """
         batch = next(lane.batches).to(self.device)
-        # After the batch: what loading draws from the global generators must not reach the step's own draws.
-        _seed_everything(derive_seed(self.plan.seed, "step", self.step, self.processes.rank))
         rate = self._schedule.set(self.step)
         progress = self.step / max(1, self.total - 1)
         for module in lane.model.modules():
             if isinstance(module, Reducer):
                 module.set_progress(progress)
                 scale_parts(self._optimizer, module.rates())
-        with (
-            torch.autocast(self.device.type, torch.bfloat16, enabled=self._config.precision == "bf16"),
-            kept_patches(lane.model) as kept,
-        ):
-            loss, extra = lane.task.loss(lane.model, batch, progress)
-        self._optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        while True:
+            passed = self._pass(lane, batch, progress)
+            stop, full = self.processes.any_of(asked(), passed is None)
+            if passed is not None and not full:
+                break
+            passed = None
+            self._halve(lane, batch, say)
+        loss, extra = passed
         self.processes.average_gradients(self._parameters)
         norm = get_total_norm([p.grad for p in self._parameters if p.grad is not None])
-        values = torch.stack([loss.detach().float(), norm.float()])
+        values = torch.stack([loss.float(), norm.float()])
         if self.device.type == "cpu":  # costs nothing here; on a GPU it would wait for the step, so `log` does it
             self._check_finite(values[None], self.step, [lane.label])
         if self._config.optimizer.clip_grad is not None:
@@ -220,17 +256,73 @@ class Training:
         if self._ema is not None:
             self._ema.update(self.model)
         self._window.values.append(values)
-        extra = {**extra, **kept}
         if lane.label:
             own = {"loss": values[0], "grad_norm": values[1], **extra}
             extra = {f"{lane.label}.{name}": value for name, value in own.items()}
         self._window.extras.append({"lr": rate, **extra})
         self._window.labels.append(lane.label)
         self.step += 1
+        return stop
+
+    def _pass(self, lane: Lane, batch: Batch, progress: float) -> tuple[Tensor, dict[str, Any]] | None:
+        """Loss and gradients of this process's share of a batch, micro-batch by micro-batch.
+
+        Returns:
+            The loss, and what the log shows beside it; None where the card's memory ran out.
+        """
+        shares = split_batch(batch, self._images_at_once(lane, batch))
+        self._optimizer.zero_grad(set_to_none=True)
+        found: list[tuple[float, dict[str, Any]]] = []
+        losses: list[Tensor] = []
+        try:
+            for number, share in enumerate(shares, start=self.processes.rank * len(shares)):
+                # After the batch: what loading draws from the global generators must not reach the step's own draws.
+                _seed_everything(derive_seed(self.plan.seed, "step", self.step, number))
+                with (
+                    torch.autocast(self.device.type, torch.bfloat16, enabled=self._config.precision == "bf16"),
+                    kept_patches(lane.model) as kept,
+                ):
+                    loss, extra = lane.task.loss(lane.model, share, progress)
+                weight = len(share.images) / len(batch.images)
+                loss = loss * weight if len(shares) > 1 else loss
+                loss.backward()
+                losses.append(loss.detach())
+                found.append((weight, {**extra, **kept}))
+        except OutOfMemory:
+            return None  # the rest after this block, which holds on to the pass that failed
+        return torch.stack(losses).sum(), weighted_sums(found)
+
+    def _images_at_once(self, lane: Lane, batch: Batch) -> int:
+        size = micro_batch_of(self._config, len(batch.images))
+        return min(size, self._largest.get(lane.label, size))
+
+    def _halve(self, lane: Lane, batch: Batch, say: Callable[[str], None]) -> None:
+        """Takes half as many images at once from here on, where the settings leave that to the card's memory.
+
+        Raises:
+            UserError: they do not, or a single image is too much.
+        """
+        self._optimizer.zero_grad(set_to_none=True)
+        size = self._images_at_once(lane, batch)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        if self._config.micro_batch != "auto" or size == 1:
+            raise UserError(
+                f"{self.plan.name}: the card's memory does not hold a pass of {size} image(s) at step {self.step}; "
+                + (
+                    "set train.checkpointing, or use a larger card"
+                    if size == 1
+                    else "set train.micro_batch to 'auto' or to fewer images, or train.checkpointing"
+                )
+            )
+        self._largest[lane.label] = size // 2
+        of = f" of task '{lane.label}'" if lane.label else ""
+        say(f"out of memory with {size} images{of} at once at step {self.step}; goes on with {size // 2}")
 
     def log(self) -> Row:
         """Closes the window of steps since the last row: all of it must be finite, and its mean becomes a row."""
-        values = self.processes.mean(torch.stack(self._window.values)).cpu()
+        self.settle()
+        values = self._window.settled
         labels = self._window.labels
         self._check_finite(values, self.step - len(values), labels)
         loss, norm = values.double().mean(0).tolist()
@@ -249,14 +341,26 @@ class Training:
         self._window = _Window()
         return row
 
+    def settle(self) -> None:
+        """Averages what the window holds over the processes, all of which must call this; `state` keeps no other."""
+        if own := self._window.values:
+            new = self.processes.mean(torch.stack(own)).cpu()
+            self._window.settled, self._window.values = torch.cat([self._window.settled, new]), []
+
     def state(self) -> dict[str, Any]:
-        """What `restore` needs; taken right after `log`, so that no window is open."""
+        """What `restore` needs; the window is settled."""
         return {
             "step": self.step,
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
             "ema": self._ema.module.state_dict() if self._ema is not None else None,
             "rows": self._rows,
+            "window": {
+                "values": self._window.settled,
+                "extras": [{name: float(value) for name, value in extra.items()} for extra in self._window.extras],
+                "labels": self._window.labels,
+            },
+            "largest": self._largest,
             "seconds": self._elapsed(),
         }
 
@@ -268,12 +372,16 @@ class Training:
         if self._ema is not None:
             self._ema.module.load_state_dict(state["ema"])
         self._rows = state["rows"]
+        window = state["window"]
+        self._window = _Window(window["values"], [], window["extras"], window["labels"])
+        self._largest = state["largest"]
         self._seconds = state["seconds"]
 
     def result(self) -> Trained:
         """The weights to publish, and the log."""
         model = self.model if self._ema is None else self._ema.module
-        return Trained(model.state_dict(), self._rows, self.step, self._elapsed())
+        facts = {"micro_batch": self._largest} if self._largest else {}
+        return Trained(model.state_dict(), self._rows, self.step, self._elapsed(), facts)
 
     def _elapsed(self) -> float:
         return self._seconds + time.monotonic() - self._since

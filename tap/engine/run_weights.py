@@ -9,10 +9,9 @@ from tap.config.schema import JobSpec
 from tap.engine.checkpoint import load_weights
 from tap.engine.joint_files import load_alone
 from tap.engine.published import published_weights
-from tap.errors import UserError
 from tap.plan.joint import is_joint
 from tap.plan.runs import weights_run
-from tap.plan.starts import base_run
+from tap.plan.starts import base_run, given_weights
 
 
 def load_run(spec: JobSpec, model: Any) -> list[Path]:
@@ -41,7 +40,4 @@ def base_of(spec: JobSpec) -> Path:
     """
     if spec.pretrain.weights is None:
         return published_weights(base_run(spec))
-    path = Path(spec.pretrain.weights).expanduser()
-    if not path.is_file():
-        raise UserError(f"{path}: there is no such file, but pretrain.weights names it; fetch it, or mend the path")
-    return path
+    return given_weights(spec.pretrain, spec.task)

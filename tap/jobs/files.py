@@ -6,10 +6,9 @@ from pathlib import Path
 
 from tap.config.datasets import PREPARED
 from tap.config.schema import JobSpec, ScaleConfig
-from tap.errors import UserError
 from tap.plan.joint import is_joint
 from tap.plan.runs import probe_folder, probes_of, runs_of_tidy, task_of, weights_run
-from tap.plan.starts import base_run, source_run
+from tap.plan.starts import base_run, given_weights, source_run
 from tap.runs import Run
 
 
@@ -29,10 +28,10 @@ def start_weights(spec: JobSpec) -> list[Path]:
     """The weights that a training starts from; none for a random encoder.
 
     Raises:
-        UserError: the file that the settings name is not there.
+        UserError: the file that the settings name is not there, or of another size.
     """
     if spec.start_from in ("pretrained", "joint") and spec.pretrain.weights is not None:
-        return [_given_weights(spec)]
+        return [given_weights(spec.pretrain, spec.task)]
     source = source_run(spec)
     return [] if source is None else [weights(source)]
 
@@ -41,19 +40,12 @@ def evaluated_weights(spec: JobSpec) -> list[Path]:
     """The weights that an evaluation reads: those of the run, and the base where that is a file of its own.
 
     Raises:
-        UserError: the file that the settings name is not there.
+        UserError: the file that the settings name is not there, or of another size.
     """
     own = weights(weights_run(spec))
     if not is_joint(spec):
         return [own]
-    return [own, weights(base_run(spec)) if spec.pretrain.weights is None else _given_weights(spec)]
-
-
-def _given_weights(spec: JobSpec) -> Path:
-    path = Path(str(spec.pretrain.weights)).expanduser()
-    if not path.is_file():
-        raise UserError(f"tasks.{spec.task}.pretrain.weights: {path} is not there; put the file there, or name another")
-    return path
+    return [own, weights(base_run(spec)) if spec.pretrain.weights is None else given_weights(spec.pretrain, spec.task)]
 
 
 def results_of_runs(cfg: ScaleConfig, of: str) -> list[Path]:

@@ -45,6 +45,7 @@ class PlanLine:
         steps, images: of its trainings.
         hours: of one card (or of one job on a CPU), with the interval's ends.
         memory_gb: of a card, for one process of the training that needs most.
+        least_gb: the same where it passes as few images at once as the settings allow.
         host_gb: of the machine, as its jobs ask for.
         disk_gb: weights and resume states.
         energy_kwh: of the cards; None where their power is not known.
@@ -61,6 +62,7 @@ class PlanLine:
     hours_low: float
     hours_high: float
     memory_gb: float
+    least_gb: float
     host_gb: float
     disk_gb: float
     energy_kwh: float | None
@@ -143,18 +145,15 @@ def make_plan(
     Raises:
         UserError: the card is not known, or nothing was measured.
     """
-    if gpus < cfg.processes:
-        raise UserError(f"--gpus: {gpus} are fewer than the {cfg.processes} of one training (processes)")
     jobs = planned_jobs(cfg, runs)
+    if gpus < (most := max(job.processes for job in jobs)):
+        raise UserError(f"--gpus: {gpus} are fewer than the {most} of one training (processes)")
     used = used_seconds(jobs, cfg.scale, records)
     if gpu is None:
         gpu = "h100" if cfg.device == "cuda" else "measured"
     rates = _measured(cfg, jobs, records) if gpu == "measured" else card_rates(gpu)
     seconds = {(job.kind, job.name): rates.seconds(job) for job in jobs}
-    parallel = {
-        key: value / (cfg.processes if key[0] == "train" else 1) for key, value in seconds.items()
-    }  # a training takes all its cards at once
-    places = max(1, gpus // cfg.processes)
+    parallel = {(job.kind, job.name): seconds[job.kind, job.name] / job.processes for job in jobs}
     groups: dict[tuple[str, str], list[PlannedJob]] = {}
     for job in jobs:
         groups.setdefault((job.task, job.method), []).append(job)
@@ -170,7 +169,7 @@ def make_plan(
         None if rates.memory is None else rates.memory / 1e9,
         tuple(lines),
         tuple(_row(job, rates, used) for job in jobs),
-        wall_seconds(jobs, parallel, places) / 86400,
+        wall_seconds(jobs, parallel, gpus) / 86400,
         critical_path(jobs, parallel) / 86400,
         sum(DATA_BYTES.get(name, 0.0) for name in folders.values()) / 1e9,
     )
@@ -213,6 +212,7 @@ def _line(
         sum(low for low, _ in ends) / _HOUR,
         sum(high for _, high in ends) / _HOUR,
         max((job.memory for job in jobs), default=0.0) / 1e9,
+        max((job.least for job in jobs), default=0.0) / 1e9,
         max((_host_mb(cfg, job) for job in jobs), default=0.0) / 1e3,
         sum(job.disk for job in jobs) / 1e9,
         None if rates.watts is None else hours * rates.watts / 1e3,
@@ -290,9 +290,7 @@ def as_text(plan: Plan, cfg: ScaleConfig) -> str:
     lines.append(f"Disk: {total.disk_gb:,.1f} GB of weights and resume states, {plan.data_gb:,.1f} GB of data{own}.")
     if plan.card_gb is not None:
         lines += [
-            f"TOO LARGE: {line.task}/{line.method} needs {line.memory_gb:,.0f} GB "
-            f"in each of {cfg.processes} process(es), "
-            f"a card has {plan.card_gb:,.0f} GB; at least {_processes(line, plan.card_gb, cfg)} hold its batch"
+            _of_memory(cfg, line, plan.card_gb)
             for line in plan.lines
             if line.method != "all" and line.memory_gb > plan.card_gb
         ]
@@ -304,8 +302,14 @@ def as_text(plan: Plan, cfg: ScaleConfig) -> str:
     return "\n".join(lines)
 
 
-def _processes(line: PlanLine, card_gb: float, cfg: ScaleConfig) -> int:
-    return -int(-line.memory_gb * cfg.processes // card_gb)
+def _of_memory(cfg: ScaleConfig, line: PlanLine, card_gb: float) -> str:
+    """What it means that a batch needs more memory than a card has."""
+    processes = cfg.processes_of(None if line.task == JOINT else line.task)
+    needs = f"{line.task}/{line.method} needs {line.memory_gb:,.0f} GB in each of {processes} process(es)"
+    enough = f"at least {-int(-line.memory_gb * processes // card_gb)} hold its batch"
+    if line.least_gb > card_gb:
+        return f"TOO LARGE: {needs}, a card has {card_gb:,.0f} GB; {enough}, or set train.micro_batch"
+    return f"In parts: {needs}, a card has {card_gb:,.0f} GB, so that images pass in micro-batches; {enough} at once"
 
 
 def _shown(line: PlanLine) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from tap.plan.accelerators import ACCELERATORS, UTILISATION
 from tap.plan.flops import forward_flops, training_flops
 from tap.plan.joint import JointRun, is_joint, joint_start, joint_tasks
 from tap.plan.runs import run_of, trained_run
-from tap.plan.saved_memory import parameters, training_bytes
+from tap.plan.saved_memory import least_bytes, parameters, training_bytes
 from tap.plan.specs import job_spec
 from tap.plan.starts import is_start, source_run
 from tap.plan.teaching import teacher_run
@@ -60,8 +60,10 @@ class PlannedJob:
         steps, images: optimizer steps and images, those of an evaluation included.
         work: operations by the task whose images they are spent on.
         memory: bytes of GPU memory of one process; of an evaluation 0.
+        least: the same where it passes as few images at once as its settings allow.
         disk: bytes that it leaves, its resume state included.
         after: ids of trainings that it waits for.
+        processes: cards that it takes at once.
     """
 
     kind: Kind
@@ -73,8 +75,10 @@ class PlannedJob:
     images: float
     work: Mapping[str, float]
     memory: float
+    least: float
     disk: float
     after: tuple[str, ...] = ()
+    processes: int = 1
 
 
 @dataclass(frozen=True)
@@ -241,9 +245,11 @@ def _training(cfg: ScaleConfig, spec: JobSpec, after: tuple[str, ...]) -> Planne
         steps,
         images,
         {spec.task: work},
-        training_bytes(spec, cfg.processes),
+        training_bytes(spec, cfg.processes_of(spec.task)),
+        least_bytes(spec, cfg.processes_of(spec.task)),
         weights * 4 * (1 + 2 * 3),  # published, and two resume states of weights and both moments
         after,
+        cfg.processes_of(spec.task),
     )
 
 
@@ -262,9 +268,11 @@ def _joint_training(cfg: ScaleConfig, run: Run, after: tuple[str, ...]) -> Plann
         steps,
         sum(images.values()),
         {task: images[task] * training_flops(spec) for task, spec in specs.items()},
-        max(training_bytes(spec, cfg.processes) for spec in specs.values()),
+        max(training_bytes(spec, cfg.processes_of(None)) for spec in specs.values()),
+        max(least_bytes(spec, cfg.processes_of(None)) for spec in specs.values()),
         0.1 * 4 * 7 * sum(parameters(spec.model) for spec in specs.values()),  # small updates beside a shared base
         after,
+        cfg.processes_of(None),
     )
 
 
@@ -291,6 +299,7 @@ def _evaluation(spec: JobSpec, after: str) -> PlannedJob:
         float(images),
         {spec.task: work},
         0.0,
+        0.0,
         1e6,
         (after,),
     )
@@ -313,25 +322,29 @@ def critical_path(jobs: Sequence[PlannedJob], seconds: Mapping[tuple[str, str], 
     return max(chains, default=0.0)
 
 
-def wall_seconds(jobs: Sequence[PlannedJob], seconds: Mapping[tuple[str, str], float], places: int) -> float:
-    """Time from start to end where `places` jobs run at once, the longest that may start first.
+def wall_seconds(jobs: Sequence[PlannedJob], seconds: Mapping[tuple[str, str], float], cards: int) -> float:
+    """Time from start to end on `cards` cards, where the longest job that fits on the free ones starts first.
 
     Args:
-        jobs: what to run.
+        jobs: what to run; none takes more cards than there are.
         seconds: of each job by kind and name.
-        places: jobs side by side.
+        cards: cards, or places for jobs side by side.
     """
     waiting = sorted(jobs, key=lambda job: (-seconds[job.kind, job.name], job.kind, job.name))
     done: set[str] = set()
-    running: list[tuple[float, str, str]] = []
-    now = 0.0
+    running: list[tuple[float, str, str, int]] = []
+    now, free = 0.0, cards
     while waiting or running:
-        ready = [job for job in waiting if done.issuperset(job.after)][: places - len(running)]
-        for job in ready:
-            heapq.heappush(running, (now + seconds[job.kind, job.name], job.kind, job.name))
-        started = {(job.kind, job.name) for job in ready}
-        waiting = [job for job in waiting if (job.kind, job.name) not in started]
-        now, kind, name = heapq.heappop(running)
+        left = []
+        for job in waiting:
+            if job.processes <= free and done.issuperset(job.after):
+                free -= job.processes
+                heapq.heappush(running, (now + seconds[job.kind, job.name], job.kind, job.name, job.processes))
+            else:
+                left.append(job)
+        waiting = left
+        now, kind, name, taken = heapq.heappop(running)
+        free += taken
         if kind == "train":
             done.add(name)
     return now

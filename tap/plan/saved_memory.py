@@ -36,18 +36,21 @@ def block_bytes(model: ModelConfig, precision: str) -> float:
 
 
 def saved_bytes(spec: JobSpec) -> float:
-    """Bytes that one image's pass keeps for backward."""
+    """Bytes that one image's pass keeps for backward; of its blocks only what goes in, and one whole, where they are
+    computed again (`train.checkpointing`).
+    """
     model = spec.model
     counts = rows(spec)
     if spec.method == PRETRAINING:
         counts = [1.0 + (1.0 - spec.pretrain.mask_ratio) * patches(model)] * model.depth
-    total = sum(counts) * block_bytes(model, spec.train.precision)
+    kept = [count * block_bytes(model, spec.train.precision) for count in counts]
     first = min(spec.controller.layers)
     for block, count in enumerate(counts, start=1):
         if spec.method in MASKED_SCORES and spec.rate < 1.0 and block > first:
-            total += MASKED_SCORE_BYTES * model.heads * count**2
+            kept[block - 1] += MASKED_SCORE_BYTES * model.heads * count**2
         elif model.rel_pos and (model.window is None or block in (model.global_blocks or ())):
-            total += SCORE_BYTES * model.heads * count**2
+            kept[block - 1] += SCORE_BYTES * model.heads * count**2
+    total = sum(counts) * 4.0 * model.width + max(kept) if spec.train.checkpointing else sum(kept)
     return total + head_values(model) * HEAD_BYTES
 
 
@@ -76,6 +79,18 @@ def parameters(model: ModelConfig) -> float:
 
 
 def training_bytes(spec: JobSpec, processes: int = 1) -> float:
-    """GPU memory of one process of a training: its share of the batch, weights, gradients and optimizer."""
+    """GPU memory of one process of a training that passes its whole share of a batch at once, or a stated part of it.
+
+    Weights, gradients and optimizer are counted as well.
+    """
     images = -(-spec.train.batch_size // processes)
+    if isinstance(spec.train.micro_batch, int):
+        images = min(images, spec.train.micro_batch)
     return images * saved_bytes(spec) + PARAMETER_BYTES * parameters(spec.model)
+
+
+def least_bytes(spec: JobSpec, processes: int = 1) -> float:
+    """The least GPU memory that a training gets by with: one image at once where that is left to the card."""
+    if spec.train.micro_batch != "auto":
+        return training_bytes(spec, processes)
+    return saved_bytes(spec) + PARAMETER_BYTES * parameters(spec.model)

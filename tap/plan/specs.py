@@ -24,7 +24,7 @@ Reader = Literal["train", "evaluate"]
 """Kinds of jobs on one run, by what they read of its settings."""
 
 # How a job is run, not what it computes: a change of these must repeat nothing, so no rule's parameters hold them.
-_RUNNING = ("device", "data.workers", "train.checkpoint_seconds", "train.log_steps")
+_RUNNING = ("device", "data.workers", "train.checkpoint_seconds", "train.log_steps", "train.checkpointing")
 # What a job does not read. An evaluation depends on the training's settings through the checkpoint alone.
 _UNREAD: dict[Reader, tuple[str, ...]] = {
     "train": ("eval",),

@@ -6,12 +6,14 @@ This decides results, so the fingerprint of the trainings covers it.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, Literal
 
 from tap.config.lookup import method_of
 from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER
-from tap.config.schema import JobSpec, JointConfig, TaskConfig, TrainConfig
+from tap.config.schema import JobSpec, JointConfig, PretrainConfig, TaskConfig, TrainConfig
 from tap.config.variants import JOINT_STARTS
+from tap.errors import UserError
 from tap.runs import Run
 
 Start = Literal["scratch", "pretrained", "dense", "joint"]
@@ -67,6 +69,27 @@ def training_of(settings: TaskConfig, run: Run, joint: JointConfig | None) -> tu
             return joint.start.of(settings.method), "pretrained"
         return joint.train.of(settings.method), "pretrained" if joint.start is None else "joint"
     return settings.method, settings.start_from
+
+
+def given_weights(pretrain: PretrainConfig, task: str) -> Path:
+    """The file with pre-trained weights that the settings of a task name.
+
+    Raises:
+        UserError: it is not there, or not of the size that they state (a download that was cut off).
+    """
+    path, where = Path(str(pretrain.weights)).expanduser(), f"tasks.{task}.pretrain"
+    if not path.is_file():
+        raise UserError(
+            f"{path}: there is no such file, but {where}.weights names it; put it there (docs/data.md says where it "
+            "comes from), or name another"
+        )
+    found = path.stat().st_size
+    if pretrain.size is not None and found != pretrain.size:
+        raise UserError(
+            f"{path}: has {found} bytes, and {where}.size says {pretrain.size}; fetch it again, or correct the size if "
+            "another file is meant"
+        )
+    return path
 
 
 def has_random_encoder(spec: JobSpec) -> bool:

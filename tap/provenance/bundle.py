@@ -141,6 +141,21 @@ def write_bundle(
     return Bundle(path, len(chosen), len(weights), _size(root, chosen), _size(root, weights), tuple(claims))
 
 
+def weights_left_out(archive: Path | str, cfg: ScaleConfig) -> tuple[str, ...]:
+    """Names of weights that the scale has and an archive has not, by the archive's own list; nothing is unpacked.
+
+    Raises:
+        UserError: the archive is not the one of its hash, is no such archive, or is of another scale.
+    """
+    archive = Path(archive)
+    _expect_hash(archive)
+    try:
+        with tarfile.open(archive, "r:gz") as tar:
+            return _read_list(archive, tar, cfg.scale)[1]
+    except _BROKEN as error:
+        raise UserError(f"{archive}: cannot be read ({error}); fetch it again") from error
+
+
 def unpack_bundle(archive: Path | str, cfg: ScaleConfig, root: Path | str = ".") -> Unpacked:
     """Puts the files of an archive in place, after all of them were checked.
 
@@ -216,15 +231,7 @@ def _unpack(archive: Path, scale: str, place: Path) -> tuple[dict[str, str], tup
     """
     try:
         with tarfile.open(archive, "r:gz") as tar:
-            first = tar.next()
-            source = tar.extractfile(first) if first is not None and first.name == LIST else None
-            if source is None:
-                raise UserError(f"{archive}: is no archive of results; give one that `tap publish bundle` wrote")
-            content = json.load(source)
-            if content["scale"] != scale:
-                raise UserError(f"{archive}: is of scale {content['scale']}; unpack it with --scale {content['scale']}")
-            listed = {str(name): str(digest) for name, digest in content["files"].items()}
-            left_out = tuple(str(name) for name in content.get("left_out", ()))
+            listed, left_out = _read_list(archive, tar, scale)
             for member in iter(tar.next, None):
                 _expect_member(archive, member, listed, scale)
                 (place / member.name).parent.mkdir(parents=True, exist_ok=True)
@@ -238,6 +245,19 @@ def _unpack(archive: Path, scale: str, place: Path) -> tuple[dict[str, str], tup
         if not (place / name).is_file() or sha256_file(place / name) != digest:
             raise UserError(f"{archive}: {name} is not what the archive's list says; fetch it again")
     return listed, left_out
+
+
+def _read_list(archive: Path, tar: tarfile.TarFile, scale: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Hashes by name, and names of weights that were left out, as the archive's first member has them."""
+    first = tar.next()
+    source = tar.extractfile(first) if first is not None and first.name == LIST else None
+    if source is None:
+        raise UserError(f"{archive}: is no archive of results; give one that `tap publish bundle` wrote")
+    content = json.load(source)
+    if content["scale"] != scale:
+        raise UserError(f"{archive}: is of scale {content['scale']}; unpack it with --scale {content['scale']}")
+    listed = {str(name): str(digest) for name, digest in content["files"].items()}
+    return listed, tuple(str(name) for name in content.get("left_out", ()))
 
 
 def _expect_member(archive: Path, member: tarfile.TarInfo, listed: dict[str, str], scale: str) -> None:

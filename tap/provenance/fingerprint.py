@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -18,6 +19,7 @@ from typing import Final
 
 from tap.provenance.definitions import Project
 from tap.provenance.import_effects import does_more
+from tap.provenance.known_fingerprints import KnownFingerprints
 from tap.provenance.modules import PACKAGE, Module, Outer, Statement
 from tap.provenance.normal_form import Form
 
@@ -56,13 +58,18 @@ def code_fingerprint(roots: Sequence[str], libraries: Sequence[str] = (), root: 
         LookupError: a module has no such definition.
         SyntaxError: a module cannot be parsed.
     """
+    versions = [f"{library}=={version(library)}" for library in sorted(set(libraries))]
+    key, known = json.dumps([sorted(set(roots)), versions]), _sources(root).known
+    if (found := known.get(key)) is not None:
+        return found
     digest = hashlib.sha256()
     for name, text in sorted(_reach(roots, root).items()):
         digest.update(f"{name}\n{text}\n".encode())
-    versions = [f"{library}=={version(library)}" for library in sorted(set(libraries))]
     for text in versions:
         digest.update(f"{text}\n".encode())
-    return " ".join([digest.hexdigest(), *versions])
+    fingerprint = " ".join([digest.hexdigest(), *versions])
+    known.keep(key, fingerprint)
+    return fingerprint
 
 
 def hash_of(fingerprint: str) -> str:
@@ -124,6 +131,7 @@ class _Sources:
         self.files = files
         self.project = Project({name: Path(facts[0]) for name, facts in files.items()})
         self.reached: dict[tuple[str, ...], dict[str, str]] = {}
+        self.known = KnownFingerprints((facts[0] for facts in files.values()), root)
         self._acting: dict[str, list[Statement]] = {}
 
     def acting(self, module: Module) -> list[Statement]:
@@ -134,18 +142,23 @@ class _Sources:
         return self._acting[module.name]
 
 
-_known: dict[Path, _Sources] = {}
+_read: dict[Path, _Sources] = {}
+
+
+def _sources(root: Path) -> _Sources:
+    """A package as it is on disk now; kept until a file of it changes."""
+    files = _files(root / PACKAGE)
+    if root not in _read or _read[root].files != files:
+        _read[root] = _Sources(files, root)
+    return _read[root]
 
 
 def _reach(roots: Iterable[str], root: Path) -> dict[str, str]:
-    """Hashes of all that some roots reach, by name; kept until a file of the package changes."""
-    files = _files(root / PACKAGE)
-    if root not in _known or _known[root].files != files:
-        _known[root] = _Sources(files, root)
-    key = tuple(sorted(set(roots)))
-    if key not in _known[root].reached:
-        _known[root].reached[key] = _Walk(_known[root]).reach(key)
-    return _known[root].reached[key]
+    """Hashes of all that some roots reach, by name."""
+    sources, key = _sources(root), tuple(sorted(set(roots)))
+    if key not in sources.reached:
+        sources.reached[key] = _Walk(sources).reach(key)
+    return sources.reached[key]
 
 
 class _Walk:

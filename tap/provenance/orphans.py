@@ -20,7 +20,16 @@ VARIABLE = "TAP_WORKFLOW_PROCESS"
 LAUNCHER = "TAP_LAUNCHER_PROCESS"
 """The same of the process that starts those of one training."""
 
+GRACE_S = 25.0
+"""Seconds that a process which has been asked to end has for its last state, when the workflow is gone as well."""
+
 _PAUSE_S = 0.5
+_ending = threading.Event()
+
+
+def ask_for_time() -> None:
+    """Says that this process has been asked to end and does so as soon as its work is safe."""
+    _ending.set()
 
 
 def end_with_workflow() -> None:
@@ -31,6 +40,8 @@ def end_with_workflow() -> None:
 
 def _end_after(process: int) -> None:
     _wait_for_end(process)
+    if _ending.is_set():
+        time.sleep(GRACE_S)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

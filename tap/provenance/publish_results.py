@@ -10,12 +10,15 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
+from tap.provenance.bundle import weights_left_out
 from tap.provenance.checkpoints import WEIGHTS
+from tap.provenance.files import sha256_file
 from tap.provenance.ledger import PROFILES, Ledger, read_ledger
 from tap.provenance.publish import published_folder
 from tap.provenance.root_hash import root_hash
@@ -27,13 +30,51 @@ NEEDED: Final = ("table", "figure", "headline", "audit")
 """Kinds of jobs that a finished scale has."""
 
 
-def publish_results(cfg: ScaleConfig, staleness: Staleness, bundle: str | None = None, root: Path | str = ".") -> Path:
+@dataclass(frozen=True)
+class PublishedBundle:
+    """The archive of weights that goes with published results.
+
+    Attributes:
+        name: of the archive.
+        sha256: of the archive.
+        megabytes: its size.
+        left_out: names of weights that are not in it.
+        address: where others get it; empty if the page does not say.
+    """
+
+    name: str
+    sha256: str
+    megabytes: float
+    left_out: tuple[str, ...] = ()
+    address: str = ""
+
+    @classmethod
+    def of(cls, archive: Path, cfg: ScaleConfig, address: str = "") -> PublishedBundle:
+        """What a page says of an archive that is here.
+
+        Raises:
+            UserError: it is not the archive of its hash, or is of another scale.
+        """
+        left_out = weights_left_out(archive, cfg)
+        return cls(archive.name, sha256_file(archive), archive.stat().st_size / 1e6, left_out, address)
+
+    def __str__(self) -> str:
+        place = f" at {self.address}" if self.address else ""
+        return f"`{self.name}`{place} ({self.megabytes:.1f} MB, sha256 `{self.sha256}`)"
+
+
+def publish_results(
+    cfg: ScaleConfig,
+    staleness: Staleness,
+    bundle: PublishedBundle | None = None,
+    root: Path | str = ".",
+) -> Path:
     """Copies a finished and verified scale to `published/<scale>`, in place of what was published before.
 
     Args:
         cfg: settings of the scale.
         staleness: judges each record by the code and the settings of today.
-        bundle: where its weights are published, in words or as an address; None if they are not.
+        bundle: the archive in which its weights are published; None if they are not.
         root: the project's folder.
 
     Returns:
@@ -74,14 +115,14 @@ def publish_results(cfg: ScaleConfig, staleness: Staleness, bundle: str | None =
     return folder
 
 
-def readme(cfg: ScaleConfig, ledger: Ledger, commit: str, bundle: str | None = None) -> str:
+def readme(cfg: ScaleConfig, ledger: Ledger, commit: str, bundle: PublishedBundle | None = None) -> str:
     """The page of published results, in Markdown.
 
     Args:
         cfg: settings of the scale.
         ledger: the records of the published copy.
         commit: of the project, in words.
-        bundle: where the weights are published; None if they are not.
+        bundle: the archive in which the weights are published; None if they are not.
 
     Raises:
         UserError: there are no records.
@@ -111,13 +152,13 @@ def readme(cfg: ScaleConfig, ledger: Ledger, commit: str, bundle: str | None = N
         f"| on | {device}; {system} |",
         f"| with | {_versions([content['versions'] for content in computed])} |",
         f"| root hash | `{root_hash(ledger)}` over {len(records)} records ({pins}) |",
-        f"| weights | {size}; {'published: ' + bundle if bundle else '**not published**'} |",
+        f"| weights | {size}; {_where(bundle, len(weights))} |",
         "",
         "`tap verify --published` compares every file with its record, `tap report published` shows the tables, "
         "`tap compare published` sets your own results beside them.",
     ]
-    if bundle is None:
-        lines += ["", *_not_deep(cfg, ledger)]
+    if bundle is None or bundle.left_out:
+        lines += ["", *_not_deep(cfg, ledger, None if bundle is None else bundle.left_out)]
     return "\n".join(lines) + "\n"
 
 
@@ -135,15 +176,23 @@ def commit_of(root: Path | str) -> str:
     return f"`{commit[:12]}`{' with local changes' if edited else ''}"
 
 
-def _not_deep(cfg: ScaleConfig, ledger: Ledger) -> list[str]:
-    """What nobody can check without the weights."""
-    named = claims_resting_on(ledger.place(f"results/{cfg.scale}/audit/audit.json"))
+def _where(bundle: PublishedBundle | None, of: int) -> str:
+    if bundle is None:
+        return "**not published**"
+    part = f"{of - len(bundle.left_out)} of {of} published" if bundle.left_out else "published"
+    return f"{part} in {bundle}"
+
+
+def _not_deep(cfg: ScaleConfig, ledger: Ledger, left_out: Sequence[str] | None) -> list[str]:
+    """What nobody can check without the weights that are not published; all of them if None."""
+    named = claims_resting_on(ledger.place(f"results/{cfg.scale}/audit/audit.json"), left_out)
     return [
         "## What cannot be verified without the weights",
         "",
         "`tap verify --deep --published` makes scores, intervals, tables, figures and verdicts anew from the values of "
         "single images. That these values come from trained models can be checked by evaluating images again, which "
-        f"needs the weights; without them, {len(named)} claims of the audit rest on values that can only be made "
+        f"needs the weights; without {'them' if left_out is None else 'those left out'}, {len(named)} claims of the "
+        "audit rest on values that can only be made "
         f"anew by training: {', '.join(f'`{claim}`' for claim in named) or 'none'}.",
     ]
 

@@ -21,6 +21,7 @@ from tap.provenance.checkpoints import bring_back, kept_weights
 from tap.provenance.finding import Kind
 from tap.provenance.finding_lines import finding_lines
 from tap.provenance.publish import publish, published
+from tap.provenance.record import DATA_RECORD
 from tap.provenance.verify import Staleness, Verification, require, verify
 from tap.provenance.weight_selection import claims_resting_on
 
@@ -55,7 +56,7 @@ def restore(cfg: ScaleConfig, staleness: Staleness, root: Path | str = ".", left
     if not found.order:
         raise UserError(f"results/{cfg.scale}: nothing to restore; `tap restore --bundle FILE` brings it, or snakemake")
     bring_back(kept, root)
-    targets = _last(found, sound)
+    targets = _last(found, sound, cfg)
     if load_params(root).scale == cfg.scale:
         targets = [*_publish(cfg.scale, found, sound, root), *targets]
     if targets:
@@ -91,10 +92,13 @@ def _not_whole(found: Verification) -> str:
     return "; ".join(lines[:SHOWN]) + (f"; and {len(lines) - SHOWN} more" if len(lines) > SHOWN else "")
 
 
-def _last(found: Verification, sound: list[str]) -> list[str]:
-    """A file of each sound job that no other sound job builds on."""
+def _last(found: Verification, sound: list[str], cfg: ScaleConfig) -> list[str]:
+    """A file of each sound job that no other sound job builds on, but for data of tasks that are not asked for."""
+    records = found.ledger.records
     used = {source for name in sound for source in found.ledger.sources(name)}
-    return [next(iter(found.ledger.records[name].outputs), name) for name in sound if name not in used]
+    asked = {f"{task.data.root}/{DATA_RECORD}" for task in cfg.tasks.values()}
+    others = {f"{task.data.root}/{DATA_RECORD}" for task in cfg.all_tasks.values()} - asked
+    return [next(iter(records[name].outputs), name) for name in sound if name not in used | others]
 
 
 def _publish(scale: str, found: Verification, sound: list[str], root: Path) -> list[str]:

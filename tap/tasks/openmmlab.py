@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from mmengine.logging import MMLogger
+from mmengine.registry import DefaultScope
 from mmseg.registry import DATASETS, TRANSFORMS
 
 from tap.tasks import operators
 
-__all__ = ["DATASETS", "TRANSFORMS", "BaseSegDataset", "import_quietly", "quiet_initialisation"]
+__all__ = ["DATASETS", "TRANSFORMS", "BaseSegDataset", "import_quietly", "named_in", "quiet_initialisation"]
 
 _KNOWN_LINES = ("Could not import OneDL", "Could not import OneDL. Skipping OneDL datasets.")  # a data service
 _KNOWN_WARNINGS = (  # compiled operators, which nothing here uses
@@ -45,6 +46,15 @@ def import_quietly(module: str) -> ModuleType:
         for line in printed.getvalue().splitlines():
             if line not in _KNOWN_LINES:
                 print(line)
+
+
+def named_in(package: str) -> contextlib.AbstractContextManager[None]:
+    """Inside, a configuration's names are those of `mmseg` or `mmdet`, whatever scope a caller's Runner set.
+
+    Both packages have their own class under some names (`RandomCrop`, `CrossEntropyLoss`), so another scope would not
+    always fail: it could build another thing.
+    """
+    return DefaultScope.overwrite_default_scope(package)
 
 
 @contextlib.contextmanager

@@ -151,5 +151,5 @@ def test_refusals():
     with pytest.raises(UserError, match=r"its base backbone is .*, but the model's is"):
         load_run(made["cls"], ViewTask("cls").build_model(made["cls"]))
     BASE.unlink()
-    with pytest.raises(UserError, match=r"base\.safetensors: there is no such file, but pretrain\.weights names it"):
+    with pytest.raises(UserError, match=r"base\.safetensors: there is no such file, but tasks\.cls\.pretrain"):
         load_run(made["cls"], ViewTask("cls").build_model(made["cls"]))

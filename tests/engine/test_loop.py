@@ -1,6 +1,8 @@
 """A training that is stopped anywhere and goes on ends with the same bits as one in one go."""
 
+import os
 import random
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from toy_task import SmallClassification, ToyTask, toy_spec
 from tap.engine.distributed import Processes
 from tap.engine.loop import Training, train
 from tap.engine.resume import ResumeStates
+from tap.engine.stopping import Stopped
 from tap.errors import UserError
 from tap.reducers.base import Reducer, ReducerSettings
 
@@ -202,3 +205,28 @@ def test_a_gradient_that_is_not_finite_stops_before_the_weights_change(tmp_path)
     with pytest.raises(UserError, match="gradient norm is nan at step 0"):
         run(tmp_path, Steep())
     assert not list(tmp_path.glob("*.state"))
+
+
+class Asked(ToyTask):
+    """Is asked to end (SIGTERM) within the step `at`."""
+
+    def __init__(self, at, total=12):
+        super().__init__()
+        self._at = at / (total - 1)
+
+    def loss(self, model, batch, progress):
+        if abs(progress - self._at) < 1e-9:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return super().loss(model, batch, progress)
+
+
+@pytest.mark.parametrize("at", [2, 3, 10])
+def test_asked_to_end_it_keeps_a_state_within_a_log_row_too_and_ends_with_the_same_bits(tmp_path, straight, at):
+    before = signal.getsignal(signal.SIGTERM)
+    spec = toy_spec(checkpoint_seconds=1000)  # no other state is kept
+    with pytest.raises(Stopped, match=rf"asked to end \(SIGTERM\) at step {at + 1} of 12; its state is kept"):
+        run(tmp_path, Asked(at), spec)
+    assert signal.getsignal(signal.SIGTERM) is before
+    (state,) = tmp_path.glob("*.state")
+    assert f"-step-{at + 1:09d}-" in state.name
+    assert same(run(tmp_path, spec=spec), straight)

@@ -4,6 +4,7 @@ import csv
 import functools
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,11 @@ import pytest
 from tap.config import load_scale
 from tap.errors import UserError
 from tap.jobs.planning import as_csv, as_json, as_text, chosen_runs, make_plan
+from tap.jobs.registry import JOBS
 from tap.paper.audit.claim import load_claims
 from tap.plan.estimate import JOINT, PlannedJob, critical_path, wall_seconds
+from tap.plan.joint import JointRun
+from tap.runs import Run
 
 PUBLISHED = Path("published")
 
@@ -55,9 +59,13 @@ def test_detection_takes_nearly_all_of_what_tasks_train_on_their_own():
 def test_other_cards_take_longer_and_say_what_does_not_fit():
     h100, small = plan_of("paper", "tab_seg"), plan_of("paper", "tab_cls", gpu="rtx4090")
     assert plan_of("paper", "tab_seg", gpu="a100").total.hours == pytest.approx(2 * h100.total.hours)
-    assert "TOO LARGE: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB; at least 3" in as_text(
-        small, load_scale("paper")
+    cfg = load_scale("paper")
+    assert "In parts: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB, so that images pass in" in (
+        as_text(small, cfg)
     )
+    whole = load_scale("paper", {f"tasks.cls.{part}.micro_batch": None for part in ("dense", "method")})
+    found = as_text(make_plan(whole, chosen_runs(whole, "tab_cls"), "rtx4090"), whole)
+    assert "TOO LARGE: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB; at least 3 hold" in found
     with pytest.raises(UserError, match="--gpu: 'v100' is not known; choose from h100, a100, rtx4090 or measured"):
         plan_of("paper", gpu="v100")
 
@@ -110,7 +118,7 @@ def test_tables_as_files():
 
 def test_time_from_start_to_end():
     def job(name, *after):
-        return PlannedJob("train", "cls", "dense", "main", name, 1, 1.0, {"cls": 1.0}, 0.0, 0.0, after)
+        return PlannedJob("train", "cls", "dense", "main", name, 1, 1.0, {"cls": 1.0}, 0.0, 0.0, 0.0, after)
 
     jobs = [job("start"), job("a", "start"), job("b", "start"), job("alone")]
     seconds = dict(zip([("train", found.name) for found in jobs], (10.0, 5.0, 4.0, 12.0), strict=True))
@@ -118,3 +126,15 @@ def test_time_from_start_to_end():
     assert wall_seconds(jobs, seconds, 1) == 31.0
     assert wall_seconds(jobs, seconds, 2) == 16.0  # 12 and 10, then 5 beside 4, which begins at 12
     assert wall_seconds(jobs, seconds, 9) == 15.0
+    both = [replace(found, processes=2) if found.name == "alone" else found for found in jobs]
+    assert wall_seconds(both, seconds, 2) == 27.0  # 12 on both cards, then 10, then 5 beside 4
+
+
+def test_a_task_may_have_processes_of_its_own():
+    cfg = load_scale("paper", {"tasks.det.processes": 8, "joint.processes": 4})
+    assert [cfg.processes_of(task) for task in ("cls", "det", None)] == [1, 8, 4]
+    gpus = {task: JOBS["train"].resources(cfg, Run("paper", task, "tap", 0.5)).gpus for task in ("cls", "det")}
+    assert gpus == {"cls": 1, "det": 8}
+    assert JOBS["train_joint"].resources(cfg, JointRun("paper", "tap_f", 0.5, "main", 0)).gpus == 4
+    with pytest.raises(UserError, match="--gpus: 4 are fewer than the 8 of one training"):
+        make_plan(cfg, chosen_runs(cfg, "tab_det"), gpus=4)

@@ -46,6 +46,7 @@ def test_every_kind_of_record_is_known():
     kinds = {
         "prepare",
         "check",
+        "preflight",
         "train",
         "train_joint",
         "endpoint",

@@ -26,7 +26,7 @@ def test_the_runs_of_a_table():
             "tasks.cls.methods": ["dense", "random", "tap"],
         },
     )
-    expected = [("dense", 1.0), ("random", 0.5), ("tap", 0.3), ("tap", 0.5), ("tap", 0.7)]
+    expected = [("dense", 1.0), ("random", 0.5), ("tap", 0.5), ("tap", 0.3), ("tap", 0.7)]
     assert runs_of_table(cfg, "cls") == [
         Run("desk", "cls", method, rate, "main", seed) for method, rate in expected for seed in (3, 4)
     ]

@@ -4,7 +4,7 @@ import errno
 import os
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from tap import cli
 from tap.engine.checkpoint import save_weights
+from tap.engine.job import train_run
 from tap.engine.reporting import Display
 from tap.engine.resume import ResumeStates
 from tap.errors import UserError
@@ -23,6 +24,10 @@ from tap.provenance import checkpoints
 from tap.provenance.files import atomic_write, writing
 from tap.tasks import pictures, sources
 from tap.tasks.microscopy import tiles
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
+
+from toy_task import ToyTask, toy_spec
 
 NOISE = np.random.default_rng(0).bytes(400_000)
 MESSAGE = r"cannot be written, the disk is full \(No space left on device\); make room"
@@ -159,39 +164,21 @@ def test_whatever_else_is_written_ends_in_one_line_too(monkeypatch, capsys):
     assert lines[0].startswith("Error: some/file: cannot be written, the disk is full")
 
 
-TRAINING = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from toy_task import ToyTask, toy_spec
-from tap.engine.job import train_run
-from tap.errors import UserError
-try:
-    train_run(toy_spec(width=24), ToyTask())
-except UserError as error:
-    sys.exit(f"Error: {error}")
-"""
-
-
 def test_a_training_goes_on_by_the_same_command_when_there_is_room(disk, tmp_path):
     """The place gives out in the middle; with more of it the end has the bits of a training in one go."""
 
     def train(folder):
-        tests = Path(__file__).parents[1] / "engine"
-        command = [sys.executable, "-c", TRAINING, str(tests)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        return done.returncode, done.stderr
+        with chdir(folder):
+            train_run(toy_spec(width=24), ToyTask())
 
     run = Path("results/smoke/runs/cls/dense/r1.00/main/s0")
     plain = tmp_path / "plain"
     plain.mkdir()
-    assert train(plain)[0] == 0
-    code, said = train(disk)
-    assert code == 1
-    assert "Traceback" not in said
-    assert said.splitlines()[-1].startswith("Error: ")
-    assert "the disk is full" in said.splitlines()[-1]
+    train(plain)
+    with pytest.raises(UserError, match="the disk is full"):
+        train(disk)
     assert not (disk / run / "model.safetensors").exists()
     subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
-    assert train(disk)[0] == 0
+    train(disk)
     for name in ("model.safetensors", "log.csv"):
         assert (disk / run / name).read_bytes() == (plain / run / name).read_bytes()

@@ -9,9 +9,12 @@ from tap.config import load_scale
 from tap.errors import UserError
 from tap.jobs.staleness import Today
 from tap.provenance import publish_results as publishing
+from tap.provenance.bundle import write_bundle
+from tap.provenance.files import sha256_file
 from tap.provenance.ledger import read_ledger
 from tap.provenance.root_hash import root_hash
 from tap.provenance.verify import Kind, verify
+from tap.provenance.weight_selection import WeightSelection
 
 PUBLISHED = Path("published/smoke")
 METRICS = "runs/seg/tap/r0.50/main/s0/metrics.json"
@@ -50,10 +53,23 @@ def test_the_page_says_what_made_it_and_what_cannot_be_checked(smoke):
     assert re.search(r"\| with \| .*torch \d", text)
     assert "7 files of weights, 0.0 MB in float32; **not published**" in text
     assert "What cannot be verified without the weights" in text
-    publish(smoke, bundle="release v1")
+
+
+@pytest.mark.parametrize(
+    ("selection", "partial"), [(WeightSelection(everything=True), False), (WeightSelection(methods=("tap",)), True)]
+)
+def test_the_page_says_what_the_published_archive_leaves_out(smoke, selection, partial):
+    archive = write_bundle(smoke, Today(smoke).staleness, selection=selection).path
+    bundle = publishing.PublishedBundle.of(archive, smoke, "a release")
+    publish(smoke, bundle=bundle)
     text = (PUBLISHED / "README.md").read_text()
-    assert "published: release v1" in text
-    assert "cannot be verified" not in text
+    size = f"{archive.stat().st_size / 1e6:.1f} MB"
+    assert f"published in `{archive.name}` at a release ({size}, sha256 `{sha256_file(archive)}`)" in text
+    assert (f"; {7 - len(bundle.left_out)} of 7 published in" in text) == partial
+    assert ("without those left out" in text) == partial
+    archive.write_bytes(b"another")
+    with pytest.raises(UserError, match=r"is not the file of smoke.*sha256"):
+        publishing.PublishedBundle.of(archive, smoke)
 
 
 def test_unsound_results_are_refused_and_what_was_published_stays(smoke):

@@ -128,10 +128,16 @@ class Clone(Repository):
         shutil.copytree(DATA, folder / "data" / "fashion_mnist", ignore=shutil.ignore_patterns("*.json"))
         return clone
 
+    def make(self) -> None:
+        """What makes files in `make reproduce`, once there is an environment."""
+        self.call("tap", "remake")
+        self.call("snakemake")
+
     def reproduce(self) -> None:
-        """What `make reproduce` does once there is an environment."""
-        for command in ("tap remake", "snakemake", "tap summary", "tap compare published"):
-            self.call(*command.split())
+        """All of `make reproduce` once there is an environment."""
+        self.make()
+        self.call("tap", "summary")
+        self.call("tap", "compare", "published")
 
     def bits(self) -> dict[str, bytes]:
         files = sorted(path for path in (self.folder / "results").rglob("*") if path.name in BITS)
@@ -151,7 +157,7 @@ def built(tmp_path_factory):
     return Repository.build(tmp_path_factory.mktemp("evidence") / "original")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def clones(tmp_path_factory):
     """Makes clones, by a name, of this project with few methods and published results, and no results of its own."""
     if not (DATA / "manifest.json").is_file():
@@ -166,3 +172,16 @@ def clones(tmp_path_factory):
     made.call("git", "init", "--quiet", "--initial-branch=main")
     made.commit("start")
     return lambda name: Clone.of(made.folder, made.folder.parent / name)
+
+
+@pytest.fixture(scope="session")
+def finished(clones):
+    """A clone in which the first command has been given."""
+    clone = clones("first")
+    planned = clone.planned()
+    assert planned["pretrain"] == 1, "published results are no input"
+    assert planned["train_dense"] == 2
+    clone.reproduce()
+    assert clone.planned() == {}
+    clone.call("snakemake", "audit")
+    return clone

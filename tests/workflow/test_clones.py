@@ -1,10 +1,17 @@
 """Clones: the first command makes everything, the same command brings back what is deleted, and weights travel."""
 
+import os
 import shutil
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("clones")]
+from tap.config import load_scale
+from tap.jobs.staleness import Today
+from tap.provenance.finding import Kind
+from tap.provenance.verify import verify
+
+# One worker: they share what takes long to build.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clones")]
 RUNS = "results/smoke/runs/cls"
 DELETED = (
     ["data/fashion_mnist/train-labels-idx1-ubyte"],
@@ -13,18 +20,53 @@ DELETED = (
     [f"{RUNS}/tap/r0.50/main/s0/run.json", f"{RUNS}/dense/r1.00/main/s0/evaluation.json"],
     ["results/smoke/tidy_cls.csv", "results/smoke/figures/fig_insight.png", "paper_tables/tab_cls.tex"],
 )
+TAMPERED = (
+    "data/fashion_mnist/t10k-images-idx3-ubyte",
+    f"{RUNS}/dense/r1.00/main/s0/model.safetensors",
+    f"{RUNS}/tap/r0.50/main/s0/metrics.json",
+    f"{RUNS}/tap/r0.50/main/s0/per_sample.npz",
+    "results/smoke/tidy_cls.csv",
+    "results/smoke/probes/cls/layers/values.csv",
+    "results/smoke/tables/tab_cls.tex",
+    "results/smoke/headline.json",
+    "results/smoke/audit/audit.html",
+    "paper_figures/fig_insight.png",
+)
 
 
 @pytest.fixture(scope="module")
-def finished(clones):
-    """A clone in which the first command has been given."""
-    clone = clones("first")
-    planned = clone.planned()
-    assert planned["pretrain"] == 1, "published results are no input"
-    assert planned["train_dense"] == 2
-    clone.reproduce()
-    assert clone.planned() == {}
-    return clone
+def judged(finished):
+    """Settings of the finished clone, and what the workflow would make today."""
+    cfg = load_scale("smoke", root=finished.folder)
+    return cfg, Today(cfg)
+
+
+def flipped(content: bytes) -> bytes:
+    """One bit in the middle."""
+    return content[: len(content) // 2] + bytes([content[len(content) // 2] ^ 1]) + content[len(content) // 2 + 1 :]
+
+
+def shortened(content: bytes) -> bytes:
+    """The second half is lost."""
+    return content[: len(content) // 2]
+
+
+def lengthened(content: bytes) -> bytes:
+    """A byte more."""
+    return content + b" "
+
+
+@pytest.mark.parametrize("change", [flipped, shortened, lengthened], ids=lambda change: change.__name__)
+@pytest.mark.parametrize("name", TAMPERED)
+def test_tampering_is_found_and_named(finished, judged, name, change):
+    cfg, today = judged
+    path = finished.folder / name
+    content, times = path.read_bytes(), path.stat()
+    path.write_bytes(change(content))
+    found = verify(cfg, today.staleness, root=finished.folder)
+    path.write_bytes(content)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert (found.findings[0].path, found.findings[0].kind) == (name, Kind.EDITED)
 
 
 @pytest.mark.parametrize("names", DELETED, ids=lambda names: names[0].rpartition("/")[2])
@@ -33,12 +75,14 @@ def test_the_same_command_brings_back_what_is_deleted_with_the_same_bits(finishe
     for name in names:
         path = finished.folder / name
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert finished.planned() != {}
-    finished.reproduce()
+    finished.make()
     assert all((finished.folder / name).exists() for name in names)
     assert finished.bits() == before
-    assert finished.planned() == {}
     finished.call("tap", "verify")
+
+
+def test_after_all_that_nothing_is_left_to_do(finished):
+    assert finished.planned() == {}
 
 
 def test_weights_travel_to_another_clone(finished, clones):

@@ -1,33 +1,13 @@
-"""The chain of evidence from end to end, in a throw-away repository: build, clone, restore, tamper, repeat."""
+"""The chain of evidence through DVC, in a throw-away repository: build, push, clone, pull, restore, repeat."""
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tap.config import load_scale
-from tap.jobs.staleness import Today
-from tap.provenance.finding import Kind
-from tap.provenance.verify import verify
-
 # One worker: they share what takes long to build.
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("evidence")]
 RUNS = "results/smoke/runs/cls"
-TAMPERED = (
-    "data/fashion_mnist/t10k-images-idx3-ubyte",
-    f"{RUNS}/dense/r1.00/main/s0/model.safetensors",
-    f"{RUNS}/tap/r0.50/main/s0/metrics.json",
-    f"{RUNS}/tap/r0.50/main/s0/per_sample.npz",
-    "results/smoke/tidy_cls.csv",
-    "results/smoke/probes/cls/layers/values.csv",
-    "results/smoke/tables/tab_cls.tex",
-    "results/smoke/figures/fig_insight.pdf",
-    "results/smoke/headline.json",
-    "results/smoke/audit/audit.html",
-    "paper_tables/tab_cls.csv",
-    "paper_figures/fig_insight.png",
-)
 
 
 @pytest.fixture(scope="module")
@@ -54,22 +34,8 @@ def test_a_comment_repeats_nothing_and_a_changed_line_exactly_what_uses_it(resto
     assert restored.planned("stage_evaluate") == {}
     path.write_text(original.replace("\nimport torch\n", "\nimport torch\n\nprint(torch)\n"))
     planned = restored.planned("stage_evaluate")
-    assert planned == {"train_method": 1, "evaluate": 1, "stage_evaluate": 1}
     path.write_text(original)
-
-
-@pytest.mark.parametrize("name", TAMPERED)
-def test_tampering_is_found_and_named(restored, name):
-    path = restored.folder / name
-    content, times = path.read_bytes(), path.stat()
-    flipped = bytearray(content)
-    flipped[len(content) // 2] ^= 1
-    path.write_bytes(flipped)
-    cfg = load_scale("smoke", root=restored.folder)
-    found = verify(cfg, Today(cfg).staleness, root=restored.folder)
-    path.write_bytes(content)
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert (found.findings[0].path, found.findings[0].kind) == (name, Kind.EDITED)
+    assert planned == {"train_method": 1, "evaluate": 1, "control": 1, "stage_evaluate": 1}
 
 
 def test_an_edited_result_stops_dvc_and_is_never_taken_for_true(restored):

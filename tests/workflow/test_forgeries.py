@@ -1,4 +1,4 @@
-"""Forgeries in a repository that was really built: records fit from end to end, and a deep verification finds each."""
+"""Forgeries in a clone that was really built: records fit from end to end, and a deep verification finds each."""
 
 import json
 import re
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "provenance"))
 
 from forger import Forger, replaced
 
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("evidence")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clones")]
 TAP = Run("smoke", "cls", "tap", 0.5).folder
 TABLE, AUDIT = Path("results/smoke/tables/tab_cls"), Path("results/smoke/audit/audit.json")
 
@@ -83,9 +83,11 @@ def a_verdict(forger: Forger) -> str:
 @pytest.mark.parametrize(
     "forge", [a_score, an_interval, values_of_images, a_table, a_verdict], ids=lambda f: f.__name__
 )
-def test_a_forgery_whose_records_fit_is_found(built, forge, tmp_path, monkeypatch):
+def test_a_forgery_whose_records_fit_is_found(finished, forge, tmp_path, monkeypatch):
     copy = tmp_path / "forged"
-    shutil.copytree(built.folder, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", ".dvc", ".snakemake"))
+    shutil.copytree(
+        finished.folder, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", ".snakemake", "published")
+    )
     monkeypatch.chdir(copy)
     expected = forge(Forger(monkeypatch))
     cfg = load_scale("smoke")

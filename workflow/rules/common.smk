@@ -15,6 +15,7 @@ from tap.jobs import warm
 from tap.jobs.code_roots import is_built
 from tap.jobs.files import data_evidence, results_of_probes, results_of_runs
 from tap.jobs.kinds.figure import FIGURE_FILES
+from tap.jobs.kinds.preflight import REPORT, comes_first
 from tap.jobs.kinds.prepare import prepared_folders
 from tap.jobs.kinds.table import TABLE_FILES
 from tap.jobs.registry import JOBS
@@ -55,7 +56,9 @@ CFG, IS_DEFAULT_SCALE = read_settings()
 # and on a CPU they start from one process that has imported the libraries (CUDA does not outlive a fork).
 ON_CPU = CFG.device == "cpu" or (CFG.device == "auto" and not visible_cards())
 shell.prefix(
-    f"set -euo pipefail; export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH "
+    # A job that is asked to end (a time limit) is waited for, and what it says is still written down.
+    "set -euo pipefail; trap : TERM; tee() {{ (trap '' TERM; exec tee \"$@\"); }}; "
+    f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH "
     f"{orphans.VARIABLE}={os.getpid()}"
     + (
         f" {warm.VARIABLE}={shlex.quote(warm.socket_of(os.getpid()))}; "
@@ -189,6 +192,10 @@ def of(job, answer, key=None):
             raise WorkflowError(str(error))
 
     return ask
+
+
+# What checks of data and trainings wait for; a new look at the same settings repeats none of them.
+LOOKED = [ancient(REPORT.format(scale=SCALE))] if comes_first(CFG) else []
 
 
 def of_all(tasks, pattern):

@@ -22,6 +22,7 @@ rule prepare_data:
 
 rule check_data:
     input:
+        LOOKED,
         remade=remade("check_data"),
     output:
         report=makes("check", "report"),
@@ -39,3 +40,24 @@ rule check_data:
     shell:
         f"tap data check {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} --report {{output.report:q}} 2>&1"
         f" | tee {{log:q}}"
+
+
+rule preflight:
+    input:
+        remade=remade("preflight"),
+    output:
+        report=makes("preflight", "report"),
+        record=makes("preflight", "record"),
+    log:
+        f"{LOGS}/preflight.log",
+    resources:
+        gpu=takes("preflight", "gpus"),
+        mem_mb=takes("preflight", "memory_mb"),
+        runtime=takes("preflight", "minutes"),
+    params:
+        spec=spec("preflight"),
+        code=code("preflight"),
+    message:
+        "Look at everything that trainings need"
+    shell:
+        f"tap preflight --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log:q}}"

@@ -3,6 +3,7 @@
 
 rule pretrain:
     input:
+        LOOKED,
         data=reads("train", "data"),
         remade=remade("pretrain"),
     output:
@@ -30,6 +31,7 @@ rule pretrain:
 
 rule train_dense:
     input:
+        LOOKED,
         data=reads("train", "data"),
         start=reads("train", "start"),
         remade=remade("train_dense"),
@@ -82,6 +84,7 @@ rule endpoint:
 
 rule train_method:
     input:
+        LOOKED,
         data=reads("train", "data"),
         start=reads("train", "start"),
         endpoint=reads("train", "endpoint"),
@@ -115,6 +118,7 @@ if JOINT_TASKS:
 
     rule train_joint:
         input:
+            LOOKED,
             data=reads("train_joint", "data"),
             base=reads("train_joint", "base"),
             start=reads("train_joint", "start"),

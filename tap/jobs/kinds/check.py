@@ -21,7 +21,7 @@ class Check(Job[str]):
     """Checks the data of a task that the workflow does not fetch."""
 
     name, command = "check", "data check"
-    about = "Look at your own data: counts, classes, files that cannot be read."
+    about = "Look at your own data and weights: counts, classes, files that cannot be read."
     makes: ClassVar[Mapping[str, str]] = {
         "report": "results/{scale}/data/{task}.json",
         "record": "results/{scale}/data/{task}.record.json",
@@ -61,11 +61,13 @@ class Check(Job[str]):
             ] = False,
             spec: SpecOption = None,
         ) -> None:
+            from tap.tasks.given_weights import look_at_weights
             from tap.tasks.preparation import check_data
 
             cfg = load_scale(scale)
             self.require_planned(cfg, task, spec)
             found = check_data(task_of(cfg, task).data, report, decode_all, self.stamp(cfg, task))
+            look_at_weights(found, task, task_of(cfg, task))  # not of the data's record: trainings record them
             print(found.render())
             if not found.ok:
                 raise typer.Exit(1)

@@ -61,8 +61,9 @@ class Train(RunJob):
 
     def resources(self, cfg: ScaleConfig, key: Run) -> Resources:
         """Of each process its own threads (one, so that two small trainings share two cores) and its loaders."""
-        threads = cfg.processes * (job_spec(cfg, key).train.threads + task_of(cfg, key.task).data.workers)
-        gpus = cfg.processes if cfg.device == "cuda" else 0
+        processes = cfg.processes_of(key.task)
+        threads = processes * (job_spec(cfg, key).train.threads + task_of(cfg, key.task).data.workers)
+        gpus = processes if cfg.device == "cuda" else 0
         return Resources(threads, gpus, *((128000, 4320) if cfg.scale == "paper" else (4000, 120)))
 
     def run(self, cfg: ScaleConfig, spec: JobSpec, stamp: Stamp) -> None:
@@ -76,7 +77,7 @@ class Train(RunJob):
                 f"train: {run_of(spec).id} is trained with the other tasks; "
                 f"`tap train-joint {JointRun.with_run(run_of(spec)).id}`"
             )
-        in_processes(cfg)
+        in_processes(cfg.processes_of(spec.task), cfg.device)
         from tap.engine.job import train_run
         from tap.tasks.registry import get_task
 
@@ -88,15 +89,15 @@ class Train(RunJob):
         train_run(spec, get_task(spec), stamp, train_mixed)
 
 
-def in_processes(cfg: ScaleConfig) -> None:
+def in_processes(count: int, device: str) -> None:
     """Starts this command again in several processes where the settings ask for them."""
-    if cfg.processes > 1 and "WORLD_SIZE" not in os.environ:
-        if cfg.device != "cpu":
+    if count > 1 and "WORLD_SIZE" not in os.environ:
+        if device != "cpu":
             from tap.engine.gpu_pool import keep_through_exec, take_gpus
 
-            take_gpus(cfg.processes)
+            take_gpus(count)
             keep_through_exec()
-        launcher = ["torchrun", "--standalone", f"--nproc-per-node={cfg.processes}", "-m", "tap.cli"]
+        launcher = ["torchrun", "--standalone", f"--nproc-per-node={count}", "-m", "tap.cli"]
         os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
         os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
 

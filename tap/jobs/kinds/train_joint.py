@@ -94,9 +94,10 @@ class TrainJoint(Job[JointRun]):
         specs = self.specs(cfg, key)
         threads = next(iter(specs.values())).train.threads
         workers = sum(task_of(cfg, task).data.workers for task in specs)
-        gpus = cfg.processes if cfg.device == "cuda" else 0
+        processes = cfg.processes_of(None)
+        gpus = processes if cfg.device == "cuda" else 0
         return Resources(
-            cfg.processes * (threads + workers), gpus, *((192000, 8640) if cfg.scale == "paper" else (6000, 180))
+            processes * (threads + workers), gpus, *((192000, 8640) if cfg.scale == "paper" else (6000, 180))
         )
 
     def call(self) -> Callable[..., None]:
@@ -107,7 +108,7 @@ class TrainJoint(Job[JointRun]):
             key = JointRun.parse(cfg.scale, run)
             self.require_planned(cfg, key, spec)
             specs = self.specs(cfg, key)
-            in_processes(cfg)
+            in_processes(cfg.processes_of(None), cfg.device)
             from tap.engine.joint_job import train_joint_run
 
             train_joint_run(specs, self.stamp(cfg, key))

@@ -17,6 +17,7 @@ from tap.jobs.job import Content, Job
 from tap.plan.controls import files_of_controls
 from tap.provenance import verify as verification
 from tap.provenance.finding import Kind
+from tap.provenance.known_fingerprints import find_out_anew
 from tap.provenance.publish import published_folder
 from tap.provenance.root_hash import root_hash
 
@@ -107,6 +108,7 @@ class Verify(Job[str]):
                 self.require_planned(cfg, task, spec)
                 print(verification.write_verified(cfg, staleness, task, targets or ()))
                 return
+            find_out_anew()
             if deep and targets:
                 raise UserError("--deep: looks at all results of the scale; name no files")
             passed = {*(allow or ()), *((Kind.MISSING, Kind.STALE) if published else ())}

@@ -14,6 +14,7 @@ from tap.errors import UserError
 from tap.tasks.base import Batch, Item, Sample, Splits, batch_seed, seeded_rng, split_item
 from tap.tasks.detection.annotations import Content, read_annotations, without_objects
 from tap.tasks.detection.data_transforms import TRANSFORMS, CocoDataset, LoadListedImage, PackImage, coco_of
+from tap.tasks.openmmlab import named_in
 from tap.tasks.subsets import balanced
 
 _FILES = {
@@ -189,7 +190,9 @@ def _classes(content: Content) -> list[tuple[int, str]]:
 
 
 def _split(spec: JobSpec, content: Content, split: str, numbers: np.ndarray, train: bool) -> DetectionSplit:
-    pipeline = train_pipeline(spec) if train else eval_pipeline(spec)
+    steps = train_pipeline(spec) if train else eval_pipeline(spec)
+    with named_in("mmdet"):
+        pipeline = [TRANSFORMS.build(step) if isinstance(step, dict) else step for step in steps]
     return DetectionSplit(
         content,
         numbers.tolist(),
@@ -198,7 +201,7 @@ def _split(spec: JobSpec, content: Content, split: str, numbers: np.ndarray, tra
         data_prefix={"img": _FILES[spec.data.name][split][1]},
         metainfo={"classes": tuple(category["name"] for category in content["categories"])},
         serialize_data=spec.data.name == "coco",  # saves memory for millions of objects, costs half a second otherwise
-        pipeline=[TRANSFORMS.build(step) if isinstance(step, dict) else step for step in pipeline],
+        pipeline=pipeline,
     )
 
 

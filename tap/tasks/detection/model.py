@@ -15,7 +15,7 @@ from tap.reducers.base import TrainingPass
 from tap.tasks.detection.mmdet_parts import MODELS, DetDataSample
 from tap.tasks.detection.pyramid import SimpleFeaturePyramid
 from tap.tasks.detection.settings import HeadSettings
-from tap.tasks.openmmlab import quiet_initialisation
+from tap.tasks.openmmlab import named_in, quiet_initialisation
 from tap.tasks.patch_targets import classes_of_boxes
 
 METHOD = "method_"
@@ -49,10 +49,10 @@ class Detector(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.pyramid = SimpleFeaturePyramid(encoder.vit.embed_dim, channels)
-        self.rpn_head: Any = MODELS.build(heads.rpn_head)
-        self.roi_head: Any = MODELS.build(heads.roi_head)
         self._training_proposals = heads.training_proposals
-        with quiet_initialisation():
+        with named_in("mmdet"), quiet_initialisation():
+            self.rpn_head: Any = MODELS.build(heads.rpn_head)
+            self.roi_head: Any = MODELS.build(heads.roi_head)
             self.rpn_head.init_weights()
             self.roi_head.init_weights()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tap.config.schema import DataConfig, JobSpec
 from tap.errors import UserError
 from tap.tasks.base import Batch, Item, Sample, Splits, batch_seed, seeded_rng, split_item
 from tap.tasks.microscopy.frames import CLASSES
-from tap.tasks.openmmlab import DATASETS, TRANSFORMS, BaseSegDataset
+from tap.tasks.openmmlab import DATASETS, TRANSFORMS, BaseSegDataset, named_in
 from tap.tasks.segmentation import data_transforms  # noqa: F401  registers ours
 from tap.tasks.subsets import balanced
 
@@ -198,23 +198,20 @@ def _packing(spec: JobSpec, size: int | None, pad_labels: bool) -> dict[str, Any
 
 def _split(spec: JobSpec, folder: str, names: np.ndarray, indices: np.ndarray, train: bool) -> Any:
     pipeline = train_pipeline(spec) if train else eval_pipeline(spec)
-    build: Callable[[dict[str, Any]], Any] = DATASETS.build
-    return build(
-        {
-            "type": "TapSegmentation",
-            "names": names.tolist(),
-            "train": train,
-            "data_root": spec.data.root,
-            "data_prefix": {"img_path": f"images/{folder}", "seg_map_path": f"annotations/{folder}"},
-            "img_suffix": _IMAGE_SUFFIX[spec.data.name],
-            "seg_map_suffix": ".png",
-            "metainfo": {"classes": _class_names(spec.data)},
-            "indices": indices.tolist(),
-            "serialize_data": False,  # saves memory for millions of entries and costs half a second of collection
-            # Built here, by MMSegmentation's registry: the base class would ask whichever scope is the default.
-            "pipeline": [TRANSFORMS.build(step) for step in pipeline],
-        }
-    )
+    settings = {
+        "type": "TapSegmentation",
+        "names": names.tolist(),
+        "train": train,
+        "data_root": spec.data.root,
+        "data_prefix": {"img_path": f"images/{folder}", "seg_map_path": f"annotations/{folder}"},
+        "img_suffix": _IMAGE_SUFFIX[spec.data.name],
+        "seg_map_suffix": ".png",
+        "metainfo": {"classes": _class_names(spec.data)},
+        "indices": indices.tolist(),
+        "serialize_data": False,  # saves memory for millions of entries and costs half a second of collection
+    }
+    with named_in("mmseg"):
+        return DATASETS.build(settings | {"pipeline": [TRANSFORMS.build(step) for step in pipeline]})
 
 
 def _class_names(data: DataConfig) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import torch
 from mmengine.registry import MODELS
 from torch import Tensor, nn
 
+from tap.tasks.openmmlab import named_in
 from tap.tasks.segmentation.data_transforms import IGNORE
 from tap.tasks.segmentation.mmseg_parts import BaseDecodeHead, ConvModule
 
@@ -36,7 +37,7 @@ class GridMLPHead(BaseDecodeHead):
     def __init__(
         self, in_channels: Sequence[int], channels: int, *, num_classes: int, sync: bool = False, **kwargs: Any
     ) -> None:
-        with warnings.catch_warnings():
+        with named_in("mmseg"), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Default ``avg_non_ignore`` is False")
             super().__init__(
                 list(in_channels),
