@@ -18,7 +18,7 @@ SEEDS: Final = 2
 
 _ALL_METHODS: Final = ("ahead_of_all",)
 _AGAINST_DENSE: Final = ("drop", "cost", "percent")
-_BY_PROFILES: Final = ("faster", "speed", "speed_gain", "controller_share", "less_memory")
+BY_PROFILES: Final = ("faster", "speed", "speed_gain", "controller_share", "less_memory")
 """Predicates that profiles answer, which need no run."""
 
 
@@ -36,7 +36,7 @@ def claimed_runs(cfg: ScaleConfig, parts: Iterable[tuple[str, Mapping[str, Any]]
     """
     runs: dict[Run, None] = {}
     for predicate, arguments in parts:
-        if predicate in _BY_PROFILES:
+        if predicate in BY_PROFILES:
             continue
         named = [str(value) for key, value in arguments.items() if key in ("task", "first", "second")]
         for task in (name for name in named if name in TASKS and name in cfg.tasks):
