@@ -351,7 +351,10 @@ def summary(scale: ScaleOption = None) -> None:
     from tap.paper.summary import print_summary
 
     name = load_scale(scale).scale
-    print_summary("paper_tables" if name == load_params().scale else tables_folder(name))
+    if name == load_params().scale:
+        print_summary("paper_tables")
+    else:
+        print_summary(tables_folder(name), made_by=f"make reproduce SCALE={name}")
 
 
 def _prepare_missing_data(cfg: ScaleConfig) -> None:

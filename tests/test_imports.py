@@ -18,7 +18,17 @@ LAYERS = [
     {"controls", "studies", "profiling"},
     {"paper"},
     {"jobs"},
-    {"factory", "joint_factory", "hub", "huggingface", "recertify", "timm_models", "vision_transformer", "vit_checks"},
+    {
+        "factory",
+        "joint_factory",
+        "hub",
+        "huggingface",
+        "onnx_export",
+        "recertify",
+        "timm_models",
+        "vision_transformer",
+        "vit_checks",
+    },
     {"cli", "openmmlab"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -1,4 +1,4 @@
-"""What a training says while it runs: log rows, TensorBoard events, and a progress bar or plain lines.
+"""What a training says while it runs: log rows, TensorBoard events, a tracker, and a progress bar or plain lines.
 
 Rows are functions of the steps alone (no times, no machine), and they travel in the resume state: the log of a run that
 was killed and went on is the same file, byte for byte, as that of a run in one go.
@@ -10,13 +10,14 @@ import csv
 import io
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tap.engine.trackers import Tracker, open_tracker
 from tap.errors import UserError
 from tap.provenance.files import atomic_write, writing
 
@@ -35,7 +36,7 @@ def write_log(path: Path, rows: Sequence[Row]) -> Path:
 
 
 class Display:
-    """Shows a training on the standard error stream, and keeps its curves for TensorBoard.
+    """Shows a training on the standard error stream, and keeps its curves for TensorBoard and a tracker.
 
     A terminal gets a bar with loss, learning rate, images per second and the time left; a file gets a line at times.
 
@@ -65,6 +66,7 @@ class Display:
         self._task = self._bar.add_task(title, total=total, completed=done, state="")
         self._folder: Any = events
         self._events: Any = None
+        self._tracker: Tracker | None = None
         self._started = self._last_line = time.monotonic()
 
     def __enter__(self) -> Display:
@@ -73,14 +75,16 @@ class Display:
             if self._folder is not None:
                 with writing(self._folder):
                     self._events = _open_events(self._folder, self._first)
+                self._tracker = open_tracker(self._title, self._folder)
         except UserError:
             threading.excepthook = self._hook
             raise
         self._bar.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         self._bar.stop()
+        self._track(lambda tracker: tracker.close(failed=kind is not None))
         try:
             if self._events is not None:
                 with writing(self._folder):
@@ -114,6 +118,18 @@ class Display:
                 for name, value in row.items():
                     if name != "step":
                         self._events.add_scalar(f"train/{name}", value, done)
+        values = {f"train/{name}": value for name, value in row.items() if name != "step"}
+        self._track(lambda tracker: tracker.log(values, done))
+
+    def _track(self, call: Callable[[Tracker], None]) -> None:
+        """Tells the tracker; what goes wrong there (its server, the network) is said once, and the training goes on."""
+        if self._tracker is None:
+            return
+        try:
+            call(self._tracker)
+        except Exception as error:  # of a package and a network that are not ours; days of training hang on it
+            self._tracker = None
+            self.note(f"no longer tracked: {type(error).__name__}: {error}")
 
     def _of_thread(self, error: threading.ExceptHookArgs) -> None:
         """No traceback of TensorBoard's thread where the disk is full: `row` and the end say it in a line."""

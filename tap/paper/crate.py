@@ -40,6 +40,7 @@ _TYPES = {
     ".html": "text/html",
     ".png": "image/png",
     ".pdf": "application/pdf",
+    ".svg": "image/svg+xml",
     ".npz": "application/x-npz",
     ".yaml": "application/yaml",
 }

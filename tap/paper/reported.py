@@ -21,6 +21,14 @@ from tap.errors import UserError
 from tap.paper.yaml_file import read_yaml
 
 FOLDER = Path(__file__).with_name("reported")
+PAPER_ORDER = (
+    "seg", "cls", "det", "ablation", "stability-memory", "notation", "budget-tests", "parameters",
+    "training-config", "ownership", "baseline-provenance", "dense-baseline-provenance", "criteria",
+    "criterion-summary", "paired-recovery", "verified-main", "keep-rates", "absolute-ablation", "factorial",
+    "matching-ablation", "matching-recovery", "training-ablation", "allocation-controls", "register-distributions",
+    "latency-breakdown", "memory", "spatial-statistics", "claim-map"
+)  # fmt: skip
+"""Tables in the order in which the paper prints them."""
 RULE = "rule"
 
 _NUMBER = re.compile(r"(?P<bound><)?(?P<digits>[+-]?[\d,]*\d(?:\.\d+)?)(?P<suffix>[KM%]?)")
@@ -183,8 +191,11 @@ class ReportedTable:
 
 
 def reported_labels() -> list[str]:
-    """Labels (``tab:seg``) of the tables that exist as data, sorted."""
-    return sorted(f"tab:{path.stem}" for path in FOLDER.glob("*.yaml"))
+    """Labels (``tab:seg``) of the tables that exist as data, in the paper's order; any others after them."""
+    found = {path.stem for path in FOLDER.glob("*.yaml")}
+    return [
+        f"tab:{name}" for name in (*(name for name in PAPER_ORDER if name in found), *sorted(found - {*PAPER_ORDER}))
+    ]
 
 
 def reported_path(label: str) -> Path:

@@ -20,12 +20,15 @@ from tap.paper.tables.names import names
 from tap.paper.tables.table import Status
 
 
-def print_summary(folder: Path | str = "paper_tables", console: Console | None = None) -> int:
+def print_summary(
+    folder: Path | str = "paper_tables", console: Console | None = None, made_by: str = "make reproduce"
+) -> int:
     """Prints the state of every table that is in the folder.
 
     Args:
         folder: where `build_table` wrote.
         console: where to print; standard output if not given.
+        made_by: the command that makes the tables of this folder.
 
     Returns:
         Number of tables found.
@@ -38,7 +41,7 @@ def print_summary(folder: Path | str = "paper_tables", console: Console | None =
     folder = Path(folder)
     tables = [name for name in names() if (folder / f"{name}.tex").is_file()]
     if not tables:
-        console.print(f"No table in {folder} yet; `make reproduce` makes them.", markup=False)
+        console.print(f"No table in {folder} yet; `{made_by}` makes them.", markup=False)
         return 0
     grid = Table(title=f"Tables in {folder}")
     grid.add_column("table", no_wrap=True)

@@ -142,11 +142,18 @@ def write_tidy(scale: str, of: str, path: Path | str, root: Path | str = ".", st
     """Gathers the runs of a tidy table and writes them as CSV, whole or not at all, with the job's record.
 
     Raises:
-        UserError: as `gather` and `tap.config.load.load_scale` do, or the path cannot be written.
+        UserError: as `gather` and `tap.config.load.load_scale` do; nothing is measured yet; or the path cannot be
+            written.
     """
     started = datetime.now(UTC)
     runs = runs_of_tidy(load_scale(scale, root=root), of)
-    path = atomic_write(path, gather(runs, root).to_csv(index=False, lineterminator="\n"))
+    frame = gather(runs, root)
+    if runs and frame.empty:
+        raise UserError(
+            f"results/{scale}/runs: no run of {of} is measured there, so there is nothing to gather; "
+            f"`snakemake results/{scale}/tidy_{of}.csv --config scale={scale}` makes what it takes"
+        )
+    path = atomic_write(path, frame.to_csv(index=False, lineterminator="\n"))
     measured = (METRICS_FILE, PER_SAMPLE_FILE, EVALUATION_RECORD)
     names = [run.folder / name for run in runs for name in measured]
     names += [trained_run(run).folder / TRAINING_RECORD for run in runs]

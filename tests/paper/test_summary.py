@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from tap.cli import app
 from tap.errors import UserError
 from tap.paper.summary import print_summary
 from tap.paper.tables.build import build_table
@@ -60,6 +62,14 @@ def test_every_table_has_its_line_also_those_without_a_row_to_compare(results) -
 def test_no_table_yet(tmp_path: Path) -> None:
     assert printed(tmp_path)[0] == 0
     assert "No table" in printed(tmp_path)[1]
+
+
+@pytest.mark.parametrize(("scale", "command"), [("desk", "make reproduce"), ("paper", "make reproduce SCALE=paper")])
+def test_the_command_that_makes_a_scale_s_tables(settings, monkeypatch, scale: str, command: str) -> None:
+    monkeypatch.chdir(settings)
+    told = CliRunner().invoke(app, ["summary", "--scale", scale])
+    assert told.exit_code == 0
+    assert told.stdout.endswith(f" yet; `{command}` makes them.\n")
 
 
 def test_a_broken_comparison_is_refused_by_name(project, tmp_path: Path) -> None:

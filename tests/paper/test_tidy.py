@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from tap.errors import UserError
-from tap.paper.tidy import SCHEMA, gather, read_tidy, tidy_path
+from tap.paper.tidy import SCHEMA, gather, read_tidy, tidy_path, write_tidy
 from tap.runs import Run
 
 RUN = Run("desk", "cls", "tap", 0.5)
@@ -123,3 +123,10 @@ def test_a_score_that_its_per_image_values_do_not_give_is_refused(project) -> No
         gather([run], project.root)
     frame = gather([run], project.root, compare=False)
     assert frame.set_index("metric")["value"]["top1"] == 88.3
+
+
+def test_without_a_measured_run_nothing_is_written(settings):
+    path = settings / tidy_path("desk", "cls")
+    with pytest.raises(UserError, match=r"results/desk/runs/cls: no run is measured there.*--config scale=desk"):
+        write_tidy("desk", "cls", path, settings)
+    assert not path.exists()

@@ -11,7 +11,7 @@ rule audit:
             for of in ("", "further_", "probes_")
             for task in BUILT_TASKS
         ],
-        figures=group(DRAWN, [".png"], DRAWINGS),
+        figures=group(DRAWN, [".svg", ".caption.md"], DRAWINGS),
         pictures=[str(run.folder / "picture.png") for run in pictured_runs()],
         headline=makes("headline", "record"),  # its page shows the hash over all records but its own
         paper=sorted(

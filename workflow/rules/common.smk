@@ -20,6 +20,7 @@ from tap.jobs.kinds.prepare import prepared_folders
 from tap.jobs.kinds.table import TABLE_FILES
 from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
+from tap.jobs.terminal import show_in_lines
 from tap.paper.figures.names import figures_of
 from tap.paper.tables.names import groups
 from tap.plan.joint import joint_tasks
@@ -132,6 +133,7 @@ def refuse_placeholders():
 
 if workflow.is_main_process:
     refuse_placeholders()
+    show_in_lines(logger, Path("results", SCALE), workflow.cores or 1)
 
 
 def hold_workflow_lock():

@@ -14,14 +14,14 @@ from tap.plan.growth import GROWTH
 from tap.plan.profiles import profiles_in_use
 from tap.provenance.publish import figures_folder
 
-FIGURE_FILES = (".pdf", ".png", ".csv", ".caption.md", ".record.json")
+FIGURE_FILES = (".pdf", ".png", ".svg", ".csv", ".caption.md", ".record.json")
 
 
 class Figure(NamedJob):
     """Draws figures from the tidy tables."""
 
     name, command, wildcard = "figure", "figure", "figure"
-    about = "Draw figures of the paper from the runs, as PDF and PNG, with the CSV behind them."
+    about = "Draw figures of the paper from the runs, as PDF, PNG and SVG, with the CSV behind them."
     makes: ClassVar[Mapping[str, str]] = {
         suffix: f"results/{{scale}}/figures/{{figure}}{suffix}" for suffix in FIGURE_FILES
     }

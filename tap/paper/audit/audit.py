@@ -10,6 +10,7 @@ from tap.paper.audit.beside import TableBeside, tables_beside
 from tap.paper.audit.chain import Link, id_of, read_chain, upstream
 from tap.paper.audit.claim import Claim, Judgement, load_claims
 from tap.paper.audit.outcome import Outcome, Verdict, combine
+from tap.paper.audit.words import Picture, pictures_of
 from tap.paper.consistency import findings
 from tap.paper.consistency.rule import EXACT, Finding
 from tap.paper.evidence import Evidence
@@ -50,7 +51,7 @@ class Audit:
         alterations: files that are not what their records say.
         paper: where the paper disagrees with itself, or agrees only within rounding.
         consistent: how many recomputed numbers of the paper follow exactly.
-        figures: PNG files by title.
+        figures: figures of the paper, then pictures of runs.
         replayed: how it was shown that results of earlier code are those of today's, by the record's name.
         root_hash: one hash over all records of the scale, as `tap verify` prints it; empty if it is not asked for.
     """
@@ -62,7 +63,7 @@ class Audit:
     alterations: tuple[Alteration, ...]
     paper: tuple[Finding, ...]
     consistent: int
-    figures: Mapping[str, Path]
+    figures: tuple[Picture, ...]
     replayed: Mapping[str, str] = field(default_factory=dict)
     root_hash: str = ""
 
@@ -123,7 +124,7 @@ def make_audit(
         alterations,
         tuple(item for item in recomputed if item.outcome != EXACT),
         sum(item.outcome == EXACT for item in recomputed),
-        _figures(results),
+        pictures_of(results),
         replayed=replayed or {},
         root_hash=root_hash,
     )
@@ -162,11 +163,3 @@ def _without_edited(
         return outcome
     sentence = f"Rests on what no job is known to have made like this: {', '.join(edited)}. {outcome.sentence}"
     return replace(outcome, verdict=Verdict.INCONCLUSIVE, sentence=sentence)
-
-
-def _figures(results: Path) -> dict[str, Path]:
-    """Pictures of the scale: figures by name, and pictures of runs by run id."""
-    found = {path.stem: path for path in sorted((results / "figures").glob("*.png"))}
-    runs = results / "runs"
-    pictures = {path.parent.relative_to(runs).as_posix(): path for path in sorted(runs.glob("*/*/*/*/*/picture.png"))}
-    return found | pictures

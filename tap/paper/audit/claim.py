@@ -16,9 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tap.errors import UserError
 from tap.paper.audit.outcome import Outcome, Verdict, combine, not_measured
 from tap.paper.audit.predicates import PREDICATES
+from tap.paper.audit.words import stand_ins
 from tap.paper.evidence import Evidence, reference
 from tap.paper.reported import load_reported, reported_labels
 from tap.paper.yaml_file import read_yaml
+from tap.task_facts import TASKS
 
 FOLDER = Path(__file__).parents[1] / "claims"
 SOURCES = ("claim-map", "abstract", "text")
@@ -100,6 +102,16 @@ class Claim(BaseModel):
     evidence: Grounds
     parts: tuple[Part, ...] = Field(min_length=1)
 
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks that the parts are about."""
+        named = [value for part in self.parts for value in part.arguments.values()]
+        return [
+            task
+            for task in TASKS
+            if any(task == value or (isinstance(value, list) and task in value) for value in named)
+        ]
+
     def judge(self, evidence: Evidence) -> Judgement:
         """The verdict on this claim.
 
@@ -107,30 +119,42 @@ class Claim(BaseModel):
             UserError: results cannot be read.
         """
         outcomes = tuple(part.judge(evidence) for part in self.parts)
+        configured = evidence.settings.tasks
+        data = stand_ins((task, configured[task].data.name) for task in self.tasks if task in configured)
         if evidence.scale == "smoke":
-            return Judgement(self, evidence.scale, Verdict.NOT_MEASURED, outcomes)
+            return Judgement(self, evidence.scale, Verdict.NOT_MEASURED, outcomes, data)
         judged = [
             outcome.verdict for part, outcome in zip(self.parts, outcomes, strict=True) if evidence.scale in part.scales
         ]
-        return Judgement(self, evidence.scale, combine(judged), outcomes)
+        return Judgement(self, evidence.scale, combine(judged), outcomes, data)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What became of a claim at a scale."""
+    """What became of a claim at a scale.
+
+    Attributes:
+        claim: the claim.
+        scale: whose results.
+        verdict: on all parts that the scale can judge.
+        outcomes: of each part.
+        data: what stood in for the paper's data, as the end of a sentence; empty where it is the same.
+    """
 
     claim: Claim
     scale: str
     verdict: Verdict
     outcomes: tuple[Outcome, ...]
+    data: str = ""
 
     @property
     def headline(self) -> str:
-        """The verdict in words; below paper scale it says so, and how much of the claim was judged."""
+        """The verdict in words, with the data; below paper scale it says so, and how much of the claim was judged."""
         if self.verdict == Verdict.NOT_MEASURED:
             text = f"not measured at {self.scale} scale"
         else:
             text = f"{self.verdict} at {self.scale} scale"
+        text += self.data
         judged = [part for part in self.claim.parts if self.scale in part.scales]
         if self.scale != "smoke" and 0 < len(judged) < len(self.claim.parts):
             text += f" ({len(judged)} of {len(self.claim.parts)} parts; the others need another scale)"

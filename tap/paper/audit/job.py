@@ -16,7 +16,13 @@ from tap.provenance.root_hash import root_hash
 from tap.provenance.verify import Staleness, verify
 
 FILES = {"audit.json": to_json, "audit.md": to_markdown, "audit.html": to_html}
-READ = ("tables/*.csv", "tidy_*.csv", "figures/*.png", "runs/*/*/*/*/*/picture.png")
+READ = (
+    "tables/*.csv",
+    "tidy_*.csv",
+    "figures/*.svg",
+    "figures/*.caption.md",
+    "runs/*/*/*/*/*/picture.png",
+)
 """What an audit judges by and shows, below the folder of its scale."""
 
 

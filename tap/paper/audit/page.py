@@ -15,6 +15,7 @@ from tap.paper.audit.beside import Ours
 from tap.paper.audit.chain import Link
 from tap.paper.audit.outcome import Verdict
 from tap.paper.audit.report import HOW_TO_READ, MARKS
+from tap.paper.audit.words import title_of
 from tap.paper.consistency.report import show
 from tap.paper.tables.caption import SMOKE_NOTE
 
@@ -39,7 +40,7 @@ def to_html(audit: Audit) -> str:
     numbers: list[dict[str, Any]] = []
     return environment.get_template("page.html.j2").render(
         audit=audit,
-        tables=sorted(audit.tables, key=lambda table: table.measured == 0),
+        tables=audit.tables,
         verdicts=[
             {
                 "name": v,
@@ -59,7 +60,7 @@ def to_html(audit: Audit) -> str:
         smoke_note=SMOKE_NOTE if audit.scale == "smoke" else "",
         cell=lambda ours, title: _cell(ours, title, numbers),
         outcome_index=lambda outcome, title: _outcome(outcome, title, numbers),
-        figures=[(title, _data_uri(path)) for title, path in audit.figures.items()],
+        figures=[(figure, _data_uri(figure.path)) for figure in audit.figures],
         show=show,
         style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),
         script=Markup((FOLDER / "script.js").read_text(encoding="utf-8")),
@@ -104,7 +105,13 @@ def _outcome(outcome: Any, title: str, numbers: list[dict[str, Any]]) -> int:
 
 
 def _link(link: Link) -> dict[str, Any]:
-    return {"folder": link.folder, "metrics": link.metrics, "records": link.records, "before": list(link.before)}
+    return {
+        "name": title_of(link.id),
+        "folder": link.folder,
+        "metrics": link.metrics,
+        "records": link.records,
+        "before": list(link.before),
+    }
 
 
 def _embedded(data: dict[str, Any]) -> Markup:
@@ -114,4 +121,5 @@ def _embedded(data: dict[str, Any]) -> Markup:
 
 
 def _data_uri(path: Path) -> str:
-    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+    kind = "svg+xml" if path.suffix == ".svg" else "png"
+    return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"

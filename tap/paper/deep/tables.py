@@ -24,7 +24,7 @@ _RENDER: Final[dict[str, Callable[[str, Evidence], dict[str, bytes]]]] = {
     "table": render_table,
     "figure": render_figure,
 }
-_DRAWN: Final = (".png", ".pdf")
+_DRAWN: Final = (".png", ".pdf", ".svg")
 
 
 def check_tables_and_figures(scale: str, ledger: Ledger, stale: Collection[str]) -> Outcome:

@@ -61,7 +61,7 @@ def render_figure(name: str, evidence: Evidence) -> dict[str, bytes]:
 def build_figure(
     name: str, scale: str, out_folder: Path | str, root: Path | str = ".", stamp: Stamp = BY_HAND
 ) -> list[Path]:
-    """Writes ``<name>.pdf``, ``.png``, ``.csv`` and ``.caption.md``, and a record of how they were made.
+    """Writes ``<name>.pdf``, ``.png``, ``.svg``, ``.csv`` and ``.caption.md``, and a record of how they were made.
 
     Args:
         name: such as ``fig_insight``; the LaTeX label ``fig:insight`` is the same.

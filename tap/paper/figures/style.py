@@ -74,11 +74,12 @@ def styled() -> AbstractContextManager[None]:
 
 
 def files_of(figure: Figure) -> dict[str, bytes]:
-    """The figure as PDF and PNG; without dates and versions, so that equal figures are equal files."""
+    """The figure as PDF, PNG and SVG; without dates and versions, so that equal figures are equal files."""
     contents = {}
     for suffix, options in (
         (".pdf", {"metadata": {"CreationDate": None, "Creator": None, "Producer": None}}),
         (".png", {"metadata": {"Software": None}, "dpi": 200}),
+        (".svg", {"metadata": {"Date": None, "Creator": None}}),
     ):
         stream = io.BytesIO()
         figure.savefig(stream, format=suffix[1:], **options)

@@ -33,8 +33,12 @@ window.addEventListener("load", () => setTimeout(() => {
   const after = panel.querySelectorAll(".run").length;
   const text = panel.textContent;
   by("#close").click();
+  by(".enlarge").click();
+  const enlarged = by("#large").open && by("#large img").alt;
+  by("#large").click();
   by("#theme").click();
-  const seen = { shown, before, after, open: panel.open, theme: document.documentElement.dataset.theme,
+  const seen = { shown, before, after, open: panel.open, enlarged, shrunk: !by("#large").open,
+    theme: document.documentElement.dataset.theme,
     fingerprint: text.includes("ffffffffffff"), metrics: text.includes("final_tokens_mean") };
   document.body.textContent = "SEEN" + JSON.stringify(seen) + "SEEN";
 }, 0));
@@ -74,9 +78,40 @@ def test_the_page_works_in_a_browser_without_any_console_message(audit: Audit, p
     seen = json.loads(dom.split("SEEN")[1].replace("&amp;", "&"))
     assert seen["shown"] == audit.count(Verdict.CONTRADICTED) > 0
     assert (seen["before"], seen["after"], seen["open"]) == (1, 2, False)
+    assert seen["enlarged"].startswith("No pruning, classification, seed 0: Validation images")
+    assert seen["shrunk"]
     assert seen["theme"] in ("dark", "light")
     assert seen["fingerprint"]
     assert seen["metrics"]
+
+
+# The page in a frame as narrow as a telephone; what reaches over its edge, except inside of boxes that scroll.
+NARROW = """<script>
+window.addEventListener("load", () => {
+  const frame = document.createElement("iframe");
+  frame.style = "width: 390px; border: 0";
+  frame.srcdoc = JSON.parse(document.getElementById("inner").textContent);
+  frame.addEventListener("load", () => {
+    const page = frame.contentDocument;
+    for (const box of page.querySelectorAll("details")) box.open = true;
+    const cut = [...page.querySelectorAll("body *")].filter((element) =>
+      !element.closest(".scroll *, dialog, nav *, .skip, pre *") && element.getBoundingClientRect().right > 391);
+    const all = page.documentElement;
+    const seen = { beyond: all.scrollWidth - all.clientWidth, cut: cut.map((element) => element.className) };
+    document.body.textContent = "SEEN" + JSON.stringify(seen) + "SEEN";
+  });
+  document.body.append(frame);
+});
+</script>"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium or chrome is installed; the page is not opened in a browser")
+def test_nothing_is_cut_off_on_a_telephone(page: str, tmp_path: Path) -> None:
+    inner = json.dumps(page).replace("<", "\\u003c")
+    outer = f'<!doctype html><body><script type="application/json" id="inner">{inner}</script>{NARROW}</body>'
+    dom, _ = browse(outer, tmp_path)
+    assert json.loads(dom.split("SEEN")[1]) == {"beyond": 0, "cut": []}
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium or chrome is installed; the page is not opened in a browser")
@@ -132,7 +167,10 @@ def test_verdicts_say_their_scale(audit: Audit) -> None:
     assert all("at desk scale" in claim["headline"] for claim in tree["claims"])
     found = {claim["id"]: claim for claim in tree["claims"]}["gain-over-static"]
     assert found["verdict"] == "contradicted"
-    assert found["headline"] == "contradicted at desk scale (3 of 6 parts; the others need another scale)"
+    assert found["headline"] == (
+        "contradicted at desk scale, with Fashion-MNIST in the place of ImageNet-1K and labelled microscopy frames in "
+        "the place of ADE20K and COCO (3 of 6 parts; the others need another scale)"
+    )
     assert found["parts"][0]["runs"] == ["cls/tap/r0.50/main/s0", "cls/static/r0.50/main/s0"]
     assert found["parts"][0]["low"] < found["parts"][0]["high"] < 0
     assert found["parts"][1]["missing"] == [

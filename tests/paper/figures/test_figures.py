@@ -72,10 +72,11 @@ def test_equal_data_give_equal_files(name: str, probed: Evidence) -> None:
     made = [build_figure(name, "desk", folder, probed.root) for folder in folders]
     for first, second in zip(*made, strict=True):
         assert first.read_bytes() == second.read_bytes(), first.suffix
-    pdf, png, table, _ = made[0]
+    pdf, png, svg, table, _ = made[0]
     assert b"CreationDate" not in pdf.read_bytes()
     assert b"/Type3" not in pdf.read_bytes(), "publishers refuse such fonts"
     assert png.read_bytes()[:4] == b"\x89PNG"
+    assert b"<dc:date>" not in svg.read_bytes()
     assert set(pd.read_csv(table)["runs"].str.split().str[0].str.split("/").str[0]) == {"probes"}
     inputs = json.loads((folders[0] / f"{name}.record.json").read_text())["inputs"]
     assert {"results/desk/tidy_probes_seg.csv", "results/desk/probes/seg/layers/per_sample.npz"} < inputs.keys()

@@ -107,7 +107,8 @@
   };
   const run = (id) => {
     const link = data.links[id];
-    const box = make("details", { className: "run" }, make("summary", {}, id));
+    const name = link && link.name !== id ? [`${link.name} `, make("code", {}, id)] : [id];
+    const box = make("details", { className: "run" }, make("summary", {}, ...name));
     box.dataset.run = id;
     if (!link) { box.append(make("div", {}, "No record of this run lies here.")); return box; }
     const body = make("div", {}, facts([["folder", make("code", {}, link.folder)]]));
@@ -145,5 +146,16 @@
     if (button) show(data.numbers[Number(button.dataset.number)]);
   });
   byId("close").addEventListener("click", () => panel.close());
+
+  // A figure as large as the window; pressing it, or Escape, closes it.
+  const large = byId("large");
+  for (const button of document.querySelectorAll(".enlarge")) {
+    button.addEventListener("click", () => {
+      const { src, alt } = button.querySelector("img");
+      large.replaceChildren(make("button", { type: "button", className: "shrink", ariaLabel: "Close" }, make("img", { src, alt })));
+      large.showModal();
+    });
+  }
+  large.addEventListener("click", () => large.close());
   panel.addEventListener("click", (event) => { if (event.target === panel) panel.close(); });
 })();

@@ -1,0 +1,124 @@
+"""Curves of trainings in Weights & Biases or MLflow, for whoever asks for them with `TAP_TRACKER=wandb` or `mlflow`.
+
+Neither package is needed: the one that is asked for is imported when a training begins. The variable is no setting: it
+changes no result, so it repeats no job.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from tap.errors import UserError
+from tap.provenance.files import atomic_write
+
+VARIABLE: Final = "TAP_TRACKER"
+PROJECT: Final = "tap"
+"""Project or experiment where the user's own variable (`WANDB_PROJECT`, `MLFLOW_EXPERIMENT_NAME`) names none."""
+_ID: Final = "tracked_run.txt"
+
+
+class Tracker(Protocol):
+    """Where curves go."""
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Adds a point to each curve."""
+
+    def close(self, failed: bool) -> None:
+        """Ends the run."""
+
+
+class WandbTracker:
+    """A run of Weights & Biases; a training that goes on after a kill goes on in it.
+
+    Args:
+        title: name of the run.
+        state: folder of what a resumed training finds again.
+    """
+
+    def __init__(self, title: str, state: Path) -> None:
+        package = _installed("wandb")
+        name = _kept_id(state, lambda: uuid.uuid4().hex)
+        project = os.environ.get("WANDB_PROJECT", PROJECT)
+        self._run: Any = package.init(project=project, name=title, id=name, resume="allow", config={"run": title})
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Adds a point to each curve."""
+        self._run.log(dict(values), step=step)
+
+    def close(self, failed: bool) -> None:
+        """Ends the run."""
+        self._run.finish(exit_code=int(failed))
+
+
+class MlflowTracker:
+    """A run of MLflow; a training that goes on after a kill goes on in it.
+
+    Args:
+        title: name of the run.
+        state: folder of what a resumed training finds again.
+    """
+
+    def __init__(self, title: str, state: Path) -> None:
+        self._package: Any = _installed("mlflow")
+        self._package.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
+        known = _read_id(state)
+        run = self._package.start_run(run_id=known) if known else self._package.start_run(run_name=title)
+        if known is None:
+            _kept_id(state, lambda: str(run.info.run_id))
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Adds a point to each curve."""
+        self._package.log_metrics(dict(values), step=step)
+
+    def close(self, failed: bool) -> None:
+        """Ends the run."""
+        self._package.end_run("FAILED" if failed else "FINISHED")
+
+
+TRACKERS: Final[Mapping[str, Callable[[str, Path], Tracker]]] = {"wandb": WandbTracker, "mlflow": MlflowTracker}
+
+
+def open_tracker(title: str, state: Path) -> Tracker | None:
+    """The tracker that the environment asks for; None where it asks for none.
+
+    Args:
+        title: name of the run.
+        state: folder that stays as long as the training's resume state.
+
+    Raises:
+        UserError: a name that is none of the two, or a package that is not installed.
+    """
+    asked = os.environ.get(VARIABLE, "")
+    if not asked:
+        return None
+    if asked not in TRACKERS:
+        raise UserError(f"{VARIABLE}={asked}: not known; choose from {', '.join(TRACKERS)}, or unset it")
+    return TRACKERS[asked](title, state)
+
+
+def _installed(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{VARIABLE}={name}: the package {name} is not installed here; pip install {name}, or unset {VARIABLE}"
+        ) from error
+
+
+def _read_id(state: Path) -> str | None:
+    file = state / _ID
+    return file.read_text(encoding="utf-8").strip() if file.is_file() else None
+
+
+def _kept_id(state: Path, new: Callable[[], str]) -> str:
+    """The tracker's name of this training's run: the one of before the kill, else a new one, which is kept."""
+    known = _read_id(state)
+    if known is None:
+        known = new()
+        atomic_write(state / _ID, known)
+    return known
