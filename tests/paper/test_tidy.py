@@ -127,6 +127,6 @@ def test_a_score_that_its_per_image_values_do_not_give_is_refused(project) -> No
 
 def test_without_a_measured_run_nothing_is_written(settings):
     path = settings / tidy_path("desk", "cls")
-    with pytest.raises(UserError, match=r"results/desk/runs/cls: no run is measured there.*--config scale=desk"):
+    with pytest.raises(UserError, match=r"results/desk/runs: no run of cls is measured there.*--config scale=desk"):
         write_tidy("desk", "cls", path, settings)
     assert not path.exists()
