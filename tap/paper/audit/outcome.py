@@ -67,14 +67,14 @@ def by_interval(interval: Interval | None, threshold: float = 0.0) -> Verdict:
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
     """Of a claim with several parts: one contradiction contradicts it, and only all parts together support it.
 
-    Parts that were measured on a machine that the paper's cannot be compared with settle nothing.
+    Parts whose measurements cannot be compared with the paper's settle nothing.
     """
     if Verdict.CONTRADICTED in verdicts:
         return Verdict.CONTRADICTED
     if not verdicts or all(verdict == Verdict.NOT_MEASURED for verdict in verdicts):
         return Verdict.NOT_MEASURED
-    if not set(verdicts) - {Verdict.NOT_MEASURED, Verdict.NOT_COMPARABLE}:
-        return Verdict.NOT_COMPARABLE
     if all(verdict == Verdict.SUPPORTED for verdict in verdicts):
         return Verdict.SUPPORTED
+    if set(verdicts) <= {Verdict.NOT_COMPARABLE, Verdict.NOT_MEASURED}:
+        return Verdict.NOT_COMPARABLE
     return Verdict.INCONCLUSIVE
