@@ -80,8 +80,9 @@ class Protocol:
     threads: int
 
 
-_PAPER_BATCH: Final = {"cls": 128, "seg": 8, "det": 1}
-_CPU_BATCH: Final = {"cls": 8, "seg": 1, "det": 1}
+_ONE: Final = dict.fromkeys(TASKS, 1)
+_PAPER_BATCH: Final = _ONE | {"cls": 128, "seg": 8}
+_CPU_BATCH: Final = _ONE | {"cls": 8}
 
 
 def protocol(key: ProfileKey) -> Protocol:

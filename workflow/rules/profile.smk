@@ -78,6 +78,9 @@ rule figures_of_profiles:
         ),
     log:
         f"{LOGS}/figures_of_profiles.log",
+    resources:
+        mem_mb=takes("figure", "memory_mb", figures_of("profiles")),
+        runtime=takes("figure", "minutes", figures_of("profiles")),
     params:
         profiles=also_reads("figure", figures_of("profiles")),
         spec=spec("figure", figures_of("profiles")),

@@ -17,6 +17,9 @@ rule gather:
         f"{LOGS}/gather/{{of}}.log",
     wildcard_constraints:
         of=f"(further_)?({'|'.join(CFG.tasks)})",
+    resources:
+        mem_mb=takes("gather", "memory_mb"),
+        runtime=takes("gather", "minutes"),
     params:
         spec=spec("gather"),
         code=code("gather"),
@@ -36,6 +39,9 @@ rule verify:
         makes("verify", "record"),
     log:
         f"{LOGS}/verify/{{of}}.log",
+    resources:
+        mem_mb=takes("verify", "memory_mb"),
+        runtime=takes("verify", "minutes"),
     params:
         spec=spec("verify"),
     message:
@@ -62,6 +68,9 @@ rule table:
         record=makes("table", ".record.json"),
     log:
         f"{LOGS}/tables/{{table}}.log",
+    resources:
+        mem_mb=takes("table", "memory_mb"),
+        runtime=takes("table", "minutes"),
     params:
         profiles=also_reads("table"),
         spec=spec("table"),
@@ -92,6 +101,9 @@ rule tables_of_main:
         group(OF_MAIN, TABLE_RECORDED, TABLES),
     log:
         f"{LOGS}/tables/of_main.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_MAIN),
+        runtime=takes("table", "minutes", OF_MAIN),
     params:
         profiles=also_reads("table", OF_MAIN),
         spec=spec("table", OF_MAIN),
@@ -113,6 +125,9 @@ rule tables_of_rates:
         group(OF_RATES, TABLE_RECORDED, TABLES),
     log:
         f"{LOGS}/tables/of_rates.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_RATES),
+        runtime=takes("table", "minutes", OF_RATES),
     params:
         profiles=also_reads("table", OF_RATES),
         spec=spec("table", OF_RATES),
@@ -137,6 +152,9 @@ rule tables_of_controls:
         group(OF_CONTROLS, TABLE_RECORDED, TABLES),
     log:
         f"{LOGS}/tables/of_controls.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_CONTROLS),
+        runtime=takes("table", "minutes", OF_CONTROLS),
     params:
         spec=spec("table", OF_CONTROLS),
         code=code("table", OF_CONTROLS),
@@ -156,6 +174,9 @@ rule tables_of_profiles:
         group(OF_PROFILES, TABLE_RECORDED, TABLES),
     log:
         f"{LOGS}/tables/of_profiles.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_PROFILES),
+        runtime=takes("table", "minutes", OF_PROFILES),
     params:
         profiles=also_reads("table", OF_PROFILES),
         spec=spec("table", OF_PROFILES),
@@ -175,6 +196,9 @@ rule tables_of_settings:
         group(OF_SETTINGS, TABLE_RECORDED, TABLES),
     log:
         f"{LOGS}/tables/of_settings.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_SETTINGS),
+        runtime=takes("table", "minutes", OF_SETTINGS),
     params:
         spec=spec("table", OF_SETTINGS),
         code=code("table", OF_SETTINGS),
@@ -195,6 +219,9 @@ rule headline:
         record=makes("headline", "record"),
     log:
         f"{LOGS}/headline.log",
+    resources:
+        mem_mb=takes("headline", "memory_mb"),
+        runtime=takes("headline", "minutes"),
     params:
         profiles=also_reads("headline"),
         spec=spec("headline"),

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_scales import ScaleJob
 from tap.plan.profiles import profiles_in_use
 
@@ -29,6 +30,10 @@ class Audit(ScaleJob):
         """The profiles that claims on speed and memory are judged by."""
         return profiles_in_use(cfg, list(cfg.tasks))
 
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """The page."""
+        return {"audit": [Path(self.makes["html"].format(scale=cfg.scale))]}
+
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """Claims, predicates and pages."""
         return ("tap.paper.audit.job:run_audit",)
@@ -36,6 +41,10 @@ class Audit(ScaleJob):
     def libraries(self, key: None) -> tuple[str, ...]:
         """Those of tables, and that of the page."""
         return (*code_roots.TABULATING, "jinja2")
+
+    def resources(self, cfg: ScaleConfig, key: None) -> Resources:
+        """As all jobs on results."""
+        return tabulating(cfg)
 
     def run(self, cfg: ScaleConfig) -> None:
         """Audits."""

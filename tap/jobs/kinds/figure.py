@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_names import NamedJob, Names
-from tap.paper.figures.names import GROUPS
+from tap.paper.figures.names import GROUPS, figures_of
 from tap.plan.growth import GROWTH
 from tap.plan.profiles import profiles_in_use
 from tap.provenance.publish import figures_folder
@@ -34,6 +35,11 @@ class Figure(NamedJob):
         """The growth, of those that show it."""
         return profiles_in_use(cfg, [GROWTH]) if any(GROUPS.get(name) == "profiles" for name in key) else []
 
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """Every figure; the growth of a machine where it was measured."""
+        drawn = (*figures_of("probes"), *(figures_of("profiles") if profiles_in_use(cfg, [GROWTH]) else ()))
+        return {"tables": [self.folder(cfg) / f"{name}{suffix}" for name in drawn for suffix in FIGURE_FILES]}
+
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """What draws figures, and the files of these."""
         return ("tap.paper.figures.build:build_figure", *(f"tap.paper.figures.{name}:FIGURE" for name in key))
@@ -41,6 +47,10 @@ class Figure(NamedJob):
     def libraries(self, key: Names) -> tuple[str, ...]:
         """Those of tables, and those that draw."""
         return (*code_roots.TABULATING, *code_roots.DRAWING)
+
+    def resources(self, cfg: ScaleConfig, key: Names) -> Resources:
+        """As all jobs on results."""
+        return tabulating(cfg)
 
     def folder(self, cfg: ScaleConfig) -> Path:
         """The scale's figures."""

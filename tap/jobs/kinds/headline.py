@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_scales import ScaleJob
 from tap.plan.profiles import profiles_in_use
 from tap.plan.runs import FURTHER
@@ -37,6 +38,10 @@ class Headline(ScaleJob):
         """The profiles."""
         return profiles_in_use(cfg, self.settings(cfg, key)["tasks"])
 
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """The numbers."""
+        return {"tables": [Path(self.makes[name].format(scale=cfg.scale)) for name in ("json", "csv")]}
+
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """The headline alone."""
         return ("tap.paper.headline:write_headline",)
@@ -44,6 +49,10 @@ class Headline(ScaleJob):
     def libraries(self, key: None) -> tuple[str, ...]:
         """Those of tables."""
         return code_roots.TABULATING
+
+    def resources(self, cfg: ScaleConfig, key: None) -> Resources:
+        """As all jobs on results."""
+        return tabulating(cfg)
 
     def run(self, cfg: ScaleConfig) -> None:
         """Writes them."""

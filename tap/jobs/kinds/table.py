@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.code_roots import built
 from tap.jobs.files import results_of_runs
+from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_names import NamedJob, Names
-from tap.paper.tables.names import groups, main_tables, profiled
+from tap.paper.tables.names import groups, main_tables, names, profiled
 from tap.plan.profiles import profiles_in_use
 from tap.provenance.publish import tables_folder
 
@@ -43,8 +45,13 @@ class Table(NamedJob):
 
     def also_reads(self, cfg: ScaleConfig, key: Names) -> Sequence[Path]:
         """The profiles that they show."""
-        names = dict.fromkeys(profile for table in key for profile in profiled(table, list(cfg.tasks)))
-        return profiles_in_use(cfg, list(names))
+        shown = dict.fromkeys(profile for table in key for profile in profiled(table, list(cfg.tasks)))
+        return profiles_in_use(cfg, list(shown))
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """Every table of the scale's tasks."""
+        mine = [name for name in names() if main_tables().get(name, "") in ("", *built(cfg))]
+        return {"tables": [self.folder(cfg) / f"{name}{suffix}" for name in mine for suffix in TABLE_FILES]}
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """What builds tables, and the files of these: main tables have none of their own."""
@@ -54,6 +61,10 @@ class Table(NamedJob):
     def libraries(self, key: Names) -> tuple[str, ...]:
         """Those of tables."""
         return code_roots.TABULATING
+
+    def resources(self, cfg: ScaleConfig, key: Names) -> Resources:
+        """As all jobs on results."""
+        return tabulating(cfg)
 
     def folder(self, cfg: ScaleConfig) -> Path:
         """The scale's tables."""

@@ -6,7 +6,7 @@ from tap.paper.evidence import Evidence
 from tap.paper.reported import Column, Row
 from tap.paper.tables.caption import speeds_note
 from tap.paper.tables.main_table import own_speed
-from tap.paper.tables.regimes import ENCODER, FULL, FULL_TOO, PEAK, REGIMES, deviation
+from tap.paper.tables.regimes import ENCODER, FULL, FULL_TOO, PEAK, REGIMES, deviation, first_part
 from tap.paper.tables.table import PLUS_MINUS, Cells, Content, Head, Table, known, stated
 from tap.task_facts import TASKS
 
@@ -54,4 +54,5 @@ TABLE = Table(
     columns=(Column(OWN, "Own enc.", "images/s"),),
     row=row,
     note=speeds_note,
+    task_of=first_part,
 )

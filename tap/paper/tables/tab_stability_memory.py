@@ -5,7 +5,7 @@ from __future__ import annotations
 from tap.paper.evidence import Evidence
 from tap.paper.tables import tab_memory
 from tap.paper.tables.caption import speeds_note
-from tap.paper.tables.regimes import REGIMES, deviation
+from tap.paper.tables.regimes import REGIMES, deviation, first_part
 from tap.paper.tables.table import Cells, Content, Head, Table, known
 from tap.task_facts import TASKS
 
@@ -34,4 +34,5 @@ TABLE = Table(
     ),
     cells,
     note=speeds_note,
+    task_of=first_part,
 )
