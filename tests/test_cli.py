@@ -113,6 +113,7 @@ KEYS |= {"root": "data/microscopy", "device": device_key("cpu", 1), "shapes": "s
 KEYS |= {"root": "data/microscopy", "method": "tap_f", "rate": "0.50", "variant": "main", "seed": "0"}
 ARGUMENTS = {
     "headline": [],
+    "growth": [],
     "preflight": [],
     "audit": [],
     "table": ["tab_seg"],

@@ -218,7 +218,9 @@ def segments(total: int) -> list[tuple[int, int]]:
 
 def replay_evaluation(request: dict[str, Any]) -> Trace:
     """An evaluation's first images, with the published weights."""
-    limits = {"profile": {"warmup": 1, "iterations": 1}}
+    limits: dict[str, Any] = {}
+    if "profile" in request["spec"]:  # of a tree whose evaluations measured throughput as well
+        limits["profile"] = {"warmup": 1, "iterations": 1}
     images = request["spec"]["data"].get("limit_val")
     limits["data"] = {"limit_val": min(images or IMAGES, IMAGES)}
     spec = _spec(request["spec"], limits)

@@ -123,15 +123,15 @@ rule figures:
 
 rule publish_figures:
     input:
-        group(FIGURES, FIGURE_FILES, DRAWINGS),
+        group(DRAWN, FIGURE_FILES, DRAWINGS),
         remade=remade("publish_figures"),
     output:
-        group(FIGURES, FIGURE_FILES, "paper_figures/{name}"),
+        group(DRAWN, FIGURE_FILES, "paper_figures/{name}"),
     log:
         f"{LOGS}/publish/figures.log",
     params:
-        spec=spec("publish", FIGURES),
-        figures=FIGURES,
+        spec=spec("publish", DRAWN),
+        figures=DRAWN,
     message:
         f"Publish the figures of scale {SCALE}"
     shell:

@@ -153,7 +153,7 @@ def _again(cfg: ScaleConfig, ledger: Ledger, record: Record, sample: Sample) -> 
         return 0, [Difference(values, "images", count, len(dataset))]
     positions = sample.of(run, count)
     device = select_device(spec.device)
-    with cpu_threads(spec.profile.threads), torch.inference_mode():
+    with cpu_threads(spec.eval.threads), torch.inference_mode():
         model: Any = task.build_model(spec)
         _load(spec, model, record, weights)
         model.to(device).eval()

@@ -1,4 +1,4 @@
-"""Draws a figure by its name: from the tidy tables of a scale to PDF, PNG, the CSV behind it and its caption."""
+"""Draws a figure by its name: from the results of a scale to PDF, PNG, the CSV behind it and its caption."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from tap.errors import UserError
 from tap.paper.evidence import Evidence
 from tap.paper.figures.captions import caption
 from tap.paper.figures.figure import PaperFigure
-from tap.paper.figures.names import FIGURES
+from tap.paper.figures.names import FIGURES, GROUPS
 from tap.paper.figures.style import files_of, styled
 from tap.paper.listing import stem_of
 from tap.paper.tables.build import files_of_probe_results
 from tap.paper.tables.caption import SMOKE_NOTE
+from tap.plan.growth import GROWTH
+from tap.plan.profiles import profiles_in_use
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 
@@ -76,7 +78,10 @@ def build_figure(
     """
     started, root = datetime.now(UTC), Path(root)
     stem, evidence = stem_of("figure", name, FIGURES), Evidence(scale, root)
-    read = [path for task in evidence.settings.tasks for path in files_of_probe_results(evidence, task)]
+    if GROUPS[stem] == "probes":
+        read = [path for task in evidence.settings.tasks for path in files_of_probe_results(evidence, task)]
+    else:
+        read = [root / path for path in profiles_in_use(evidence.settings, [GROWTH], root)]
     contents = render_figure(stem, evidence)
     files = [atomic_write(Path(out_folder) / f"{stem}{suffix}", content) for suffix, content in contents.items()]
     record_job(

@@ -1,7 +1,10 @@
 """Which figures there are, known without importing matplotlib: the workflow reads this.
 
 A figure is a file ``fig_<name>.py`` of this folder with a `FIGURE` (`tap.paper.figures.figure.PaperFigure`) and the
-literal ``READS = "probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks.
+literal ``READS``, what it is made from:
+
+* ``"probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks;
+* ``"profiles"``: the growth of a machine, without which it cannot be drawn.
 """
 
 from __future__ import annotations
@@ -10,5 +13,12 @@ from pathlib import Path
 
 from tap.paper.listing import declared
 
-FIGURES = tuple(declared(Path(__file__).parent, "fig_", ("probes",)))
+GROUPS = declared(Path(__file__).parent, "fig_", ("probes", "profiles"))
+"""What each figure is made from, by file stem."""
+FIGURES = tuple(GROUPS)
 """File stems of all figures."""
+
+
+def figures_of(group: str) -> tuple[str, ...]:
+    """File stems of the figures that are made from the same."""
+    return tuple(name for name, known in GROUPS.items() if known == group)

@@ -16,9 +16,10 @@ from tap.errors import UserError
 from tap.paper.evidence import Evidence
 from tap.paper.figures import fig_all_probes, fig_insight, probe_data
 from tap.paper.figures.build import build_figure, load_figure, render_figure
-from tap.paper.figures.names import FIGURES
+from tap.paper.figures.names import figures_of
 from tap.paper.figures.style import COLUMN_WIDTH, CRITERIA, OTHERS, TASKS, TEXT_WIDTH, styled
 
+FIGURES = figures_of("probes")
 NAMES = ("random", "attention_mean", "coverage", "token_l1")
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from toy_task import SmallClassification, toy_spec
 
-from tap.config.schema import ProfileConfig
 from tap.engine.job import train_run
 from tap.paper.deep import reevaluation
 from tap.paper.deep.reevaluation import Sample, compare, reevaluate
@@ -25,8 +24,7 @@ RUN = Run("smoke", "cls", "tap", 0.5)
 def evaluated(tmp_path, monkeypatch):
     """A run of the toy that was trained and evaluated, in the current folder."""
     monkeypatch.chdir(tmp_path)
-    profile = ProfileConfig(batch_size=4, warmup=1, iterations=2, dtype="fp32", threads=1)
-    spec = toy_spec("tap").model_copy(update={"profile": profile})
+    spec = toy_spec("tap")
     train_run(spec, SmallClassification())
     evaluate_run(spec, SmallClassification(), Stamp("evaluate"))
     monkeypatch.setattr(reevaluation, "get_task", lambda spec: SmallClassification())
