@@ -115,6 +115,7 @@ ARGUMENTS = {
     "paper_page": [],
     "paper_pdf": [],
     "headline": [],
+    "growth": [],
     "preflight": [],
     "audit": [],
     "table": ["tab_seg"],

@@ -9,6 +9,7 @@ A field that may be null has null as its default, so that adding one changes no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -244,7 +245,10 @@ class TrainConfig(Strict):
         schedule = self.schedule
         if schedule.warmup >= self.length:
             raise ValueError(f"schedule.warmup {schedule.warmup:g} fills the whole training of {self.length:g}")
-        if schedule.kind == "step" and not (schedule.milestones and schedule.milestones[-1] < self.length):
+        drops, end = list(schedule.milestones), self.length
+        if self.unit == "steps":  # as they will be rounded
+            drops, end = [math.floor(drop + 0.5) for drop in drops], math.floor(end + 0.5)
+        if schedule.kind == "step" and not (drops and drops == sorted(set(drops)) and drops[-1] < end):
             raise ValueError(
                 f"schedule.milestones {list(schedule.milestones)} must name {self.unit} inside a training of "
                 f"{self.length:g}"
@@ -412,6 +416,7 @@ class EvalConfig(Strict):
     stride: int | None = Field(
         None, ge=1, description="seg: pixels from one window to the next; null takes two thirds of a window"
     )
+    threads: int = Field(2, ge=1, description="CPU threads; another number gives other last digits")
     small_side: float = Field(
         32.0, gt=0, description="det: an object is small, for its coverage, below the square of this many pixels"
     )
@@ -421,7 +426,7 @@ class EvalConfig(Strict):
 
 
 class ProfileConfig(Strict):
-    """Throughput against the dense encoder on the same kernel in the same process (Sec. Profiling protocol)."""
+    """How the scale's own models are timed beside the dense encoder; read by `tap profile` alone (Sec. Profiling)."""
 
     batch_size: int = Field(ge=1, description="images per pass")
     warmup: int = Field(100, ge=1, description="warm-up iterations")
@@ -611,6 +616,11 @@ class ScaleConfig(Strict):
     )
     tasks: dict[TaskName, TaskConfig] = Field(min_length=1, description="the pipelines of this scale")
     joint: JointConfig | None = Field(None, description="TAP-F's trainings; null where no task lists it")
+    profile_device: str | None = Field(
+        None,
+        description="machine whose profiles tables show, a folder of results/profiles; null takes the first GPU there, "
+        "else the first CPU",
+    )
     _behind: dict[str, TaskConfig] = PrivateAttr(default_factory=dict)
 
     @property
@@ -698,4 +708,3 @@ class JobSpec(Strict):
     options: MethodOptions | None = None
     recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig
-    profile: ProfileConfig

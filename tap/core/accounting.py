@@ -1,4 +1,4 @@
-"""Parameters that TAP adds (Sec. Parameter and recovery-buffer cost), and operations of a block, by formulas."""
+"""Parameters that TAP adds, by formulas (Sec. Parameter and recovery-buffer cost)."""
 
 from __future__ import annotations
 
@@ -30,23 +30,3 @@ def lora_parameters(dim: int, blocks: int, rank: int, mlp_ratio: int = 4) -> int
 def task_parameters(dim: int, blocks: int, rank: int) -> int:
     """What TAP-F stores per task: low-rank updates and one register; the readouts are shared (tab:parameters)."""
     return lora_parameters(dim, blocks, rank) + dim
-
-
-def block_flops(rows: int, dim: int, candidates: int | None = None, mlp_ratio: int = 4) -> int:
-    """Operations of a block with global attention on one image, two for each multiply-accumulate.
-
-    Args:
-        rows: tokens of the image that attend, prefix included.
-        dim: token width d.
-        candidates: tokens whose keys are projected, where some of them are removed before anything else is; all are
-            `rows` if not given.
-        mlp_ratio: hidden width of the MLP over d.
-    """
-    keys = rows if candidates is None else candidates
-    linear = dim * dim * (keys + (3 + 2 * mlp_ratio) * rows)
-    return 2 * (linear + 2 * rows * rows * dim)
-
-
-def embedding_flops(patches: int, dim: int, pixels: int) -> int:
-    """Operations of the patch embedding of one image; `pixels` are the values of one patch, channels included."""
-    return 2 * patches * dim * pixels

@@ -70,7 +70,7 @@ class Frame:
 
         A table has 2 n - 1 entries for distances 1 - n ... n - 1; rows without a place point behind its end.
         """
-        return _steps(self.y, self.extent[0]), _steps(self.x, self.extent[1])
+        return place_steps(self.y, self.extent[0]), place_steps(self.x, self.extent[1])
 
 
 @dataclass(frozen=True)
@@ -206,6 +206,10 @@ def _beyond(size: tuple[int, int], padded: tuple[int, int], device: torch.device
     return torch.nonzero_static(outside.view(-1), size=padded[0] * padded[1] - size[0] * size[1]).squeeze(1)
 
 
-def _steps(place: Tensor, length: int) -> Tensor:
+def place_steps(place: Tensor, length: int) -> Tensor:
+    """Entry of a relative table of `2 length - 1` distances from each place to all along an axis `(T, length)`.
+
+    A place of -1 is none, and points behind the table's end.
+    """
     step = place[:, None] - torch.arange(length, device=place.device) + (length - 1)
     return step.masked_fill(place[:, None] < 0, 2 * length - 1)

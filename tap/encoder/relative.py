@@ -7,14 +7,30 @@ its own column are. The logit q k / sqrt(d_h) + h[y] + w[x] becomes one product,
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tap.encoder.patch_positions import Frame
+
+class Placed(Protocol):
+    """Places of rows inside a frame, as `tap.encoder.patch_positions.Frame` has them."""
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Rows and columns of the frame."""
+
+    @property
+    def one_hot(self) -> Tensor:
+        """Row and column of each place `(T, extent[0] + extent[1])`."""
+
+    @property
+    def steps(self) -> tuple[Tensor, Tensor]:
+        """For both axes, entry of the relative table from each row to each place `(T, extent)`."""
 
 
-def fold(query: Tensor, key: Tensor, tables: tuple[Tensor, Tensor], frame: Frame) -> tuple[Tensor, Tensor]:
+def fold(query: Tensor, key: Tensor, tables: tuple[Tensor, Tensor], frame: Placed) -> tuple[Tensor, Tensor]:
     """Queries and keys whose plain product is the scaled logit plus the bias of the pair's distance.
 
     A row without a place (the register) has zeros in all its pairs.

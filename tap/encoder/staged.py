@@ -17,66 +17,18 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention.varlen import varlen_attn
 
 from tap.core.budget import Allocation, allocate, keep_count, settle_proposal, split_by_shares
 from tap.core.matching import EPSILON, MATRIX_BYTES, TIE
 from tap.core.recovery import resolve_pointers
 from tap.core.selection import ragged_register_scores, select
-from tap.encoder.blocks import apply_mlp, project, project_all, project_back
+from tap.encoder.blocks import project, project_all
+from tap.encoder.staged_attention import Grid, finish, grid_of
+from tap.encoder.staged_packing import Packing, Shape, capacity, pack
 from tap.encoder.vitdet import on_grid
 from tap.errors import UserError
 
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-GRAIN = 0.02
-"""A capacity is a multiple of this share of the complete batch's rows: few shapes, few spare rows."""
-
-
-class Shape(NamedTuple):
-    """Static numbers of a packed stage.
-
-    Attributes:
-        capacity: rows of the packed matrix C.
-        longest: no image has more rows.
-        exact: whether every image has `longest` rows, without spare ones.
-    """
-
-    capacity: int
-    longest: int
-    exact: bool
-
-
-class Ragged(NamedTuple):
-    """Sequences of different lengths for both kinds of kernels, made once for a stage.
-
-    Attributes:
-        ends: cumulative lengths, the dummy sequence of spare rows last `(B + 2,)`, int32.
-        cells: row of each cell of the images padded to the longest `(B, W)`.
-        seen: which cells hold a row `(B, 1, 1, W)`, bool.
-        back: cell of each row `(C,)`; any for a spare one.
-    """
-
-    ends: Tensor
-    cells: Tensor
-    seen: Tensor
-    back: Tensor
-
-
-class Packing(NamedTuple):
-    """Where the rows of a packed matrix are.
-
-    Attributes:
-        position: position of each row in the complete sequences `(C,)`, laid end to end; B S for a spare row.
-        row: row of each position `(B, S)`; any row for a position that is not alive.
-        lengths: rows of each image `(B,)`.
-        ragged: how attention finds the images; None in a rectangle.
-    """
-
-    position: Tensor
-    row: Tensor
-    lengths: Tensor
-    ragged: Ragged | None = None
 
 
 class Records(NamedTuple):
@@ -138,7 +90,7 @@ class Stages:
     """The stages of one encoder.
 
     Args:
-        vit: plain timm `VisionTransformer`.
+        vit: timm `VisionTransformer`, plain or ViTDet's trunk.
         reducer: TAP as the paper has it.
         read_blocks: after which a dense head reads.
         learned: whether recovery scales are the register's; else `scale` for all.
@@ -146,78 +98,101 @@ class Stages:
         compiler: applied to each stage, such as `functools.partial(torch.compile, fullgraph=True)`.
 
     Raises:
-        UserError: the encoder has window attention or relative position, or decides otherwise than by the register.
+        UserError: places beyond the grid's edge act as keys, or the encoder decides otherwise than by the register.
     """
 
     def __init__(
         self, vit: Any, reducer: Any, read_blocks: tuple[int, ...], scale: float | None, compiler: Compile | None = None
     ) -> None:
         settings: Any = reducer.settings
-        if on_grid(vit):
-            raise UserError("execution: 'staged' has no windows or relative position; use 'plain' for a ViTDet trunk")
+        self.on_grid = on_grid(vit)
+        if self.on_grid and any(block.attn.padded for block in vit.blocks):
+            raise UserError("execution: 'staged' masks places beyond the grid's edge; use 'plain' for pad_windows")
         if not hasattr(reducer, "controller") or settings.selection is not None or settings.estimator is not None:
             raise UserError("execution: 'staged' is for TAP with the evolving register; use 'plain' for other methods")
         self.vit, self.reducer, self.read_blocks, self.scale = vit, reducer, read_blocks, scale
         self.layers: tuple[int, ...] = settings.layers
+        sides = {block.attn.side for block in vit.blocks} - {None} if self.on_grid else set()
+        self.side: int | None = sides.pop() if sides else None
+        self._grids: dict[tuple[tuple[int, int], torch.device], Grid] = {}
         wrap = compiler or (lambda stage: stage)
         self._first, self._packed = wrap(self._first_stage), wrap(self._packed_stage)
         self._last = wrap(self._last_stage)
 
-    def __call__(self, x: Tensor, patches: int) -> StagedResult:
-        """Runs all blocks on embedded images `(B, P + N, d)`, register included; one host read between two stages."""
+    def __call__(self, x: Tensor, size: tuple[int, int]) -> StagedResult:
+        """Runs all blocks on embedded images; one host read between two stages.
+
+        Args:
+            x: `(B, P + N, d)`, register included.
+            size: patch rows and columns.
+        """
         batch, length, _ = x.shape
+        patches, grid = size[0] * size[1], self._grid(size, x.device)
         prefix, keep = length - patches, keep_count(patches, self.reducer.keep_rate)
-        decision, grids = self._first(x, prefix, keep)
+        decision, grids = self._first(x, prefix, keep, grid)
         kept, scales = {self.layers[0]: decision.alive}, {}
         for number, layer in enumerate(self.layers):
             if decision.scale is not None:
                 scales[layer] = decision.scale
             if number == len(self.layers) - 1:
                 shape = Shape(batch * (prefix + keep), prefix + keep, True)
-                states, read = self._last(decision, shape, prefix)
+                states, read = self._last(decision, shape, prefix, grid)
                 break
             counts = decision.counts.tolist()  # the one host read between two stages
             shape = capacity([count + prefix for count in counts], batch * length)
-            decision, read = self._packed(decision, shape, number + 1, prefix, keep)
+            decision, read = self._packed(decision, shape, number + 1, prefix, keep, grid)
             kept[self.layers[number + 1]] = decision.alive
             grids += read
         alive = decision.alive
         order = torch.arange(patches, device=x.device).masked_fill(~alive, patches).sort(dim=1).values
         return StagedResult(states, order[:, :keep], grids + read, kept, scales)
 
-    def _first_stage(self, x: Tensor, prefix: int, keep: int) -> tuple[Decision, list[Tensor]]:
+    def _grid(self, size: tuple[int, int], device: torch.device) -> Grid | None:
+        """Places of the patches, made once for a grid; None where none count."""
+        if self.on_grid and (size, device) not in self._grids:
+            self._grids[size, device] = grid_of(size, self.side, device)
+        return self._grids.get((size, device))
+
+    def _placed(self, packing: Packing, prefix: int) -> Packing:
+        return packing.placed(prefix) if self.on_grid else packing
+
+    def _first_stage(self, x: Tensor, prefix: int, keep: int, grid: Grid | None) -> tuple[Decision, list[Tensor]]:
         """Blocks before the first decision on complete images, and the decision."""
         batch, length, width = x.shape
         rows = torch.arange(batch * length, device=x.device).view(batch, length)
         alive = torch.ones(batch, length - prefix, dtype=torch.bool, device=x.device)
         lengths = torch.full((batch,), length, device=x.device)
-        packing = Packing(rows.view(-1), rows, lengths)
+        packing = self._placed(Packing(rows.view(-1), rows, lengths), prefix)
         records = None
         if self.read_blocks:
             pointer = torch.arange(length - prefix, device=x.device).expand(batch, -1)
             nothing = x.new_zeros(batch, length - prefix, width)
             records = Records(pointer, nothing, nothing[..., 0])
         shape = Shape(batch * length, length, True)
-        states, grids = self._blocks(range(1, self.layers[0]), x.reshape(-1, width), packing, shape, prefix, records, 0)
+        states, grids = self._blocks(
+            range(1, self.layers[0]), x.reshape(-1, width), packing, shape, prefix, records, 0, grid
+        )
         return self._decide(0, states, packing, alive, prefix, keep, records), grids
 
     def _packed_stage(
-        self, before: Decision, shape: Shape, number: int, prefix: int, keep: int
+        self, before: Decision, shape: Shape, number: int, prefix: int, keep: int, grid: Grid | None
     ) -> tuple[Decision, list[Tensor]]:
         """From one decision to the next on packed rows; `number` is that of the coming decision, from 0."""
-        states, packing, records = self._resume(before, shape, self.layers[number - 1], prefix)
+        states, packing, records = self._resume(before, shape, self.layers[number - 1], prefix, grid)
         grids = self._read(self.layers[number - 1], states, packing, prefix, records, number)
         between = range(self.layers[number - 1] + 1, self.layers[number])
-        states, read = self._blocks(between, states, packing, shape, prefix, records, number)
+        states, read = self._blocks(between, states, packing, shape, prefix, records, number, grid)
         return self._decide(number, states, packing, before.alive, prefix, keep, records), grids + read
 
-    def _last_stage(self, before: Decision, shape: Shape, prefix: int) -> tuple[Tensor, list[Tensor]]:
+    def _last_stage(
+        self, before: Decision, shape: Shape, prefix: int, grid: Grid | None
+    ) -> tuple[Tensor, list[Tensor]]:
         """All blocks after the last decision, on a rectangle again."""
         number = len(self.layers)
-        states, packing, records = self._resume(before, shape, self.layers[-1], prefix)
+        states, packing, records = self._resume(before, shape, self.layers[-1], prefix, grid)
         grids = self._read(self.layers[-1], states, packing, prefix, records, number)
         rest = range(self.layers[-1] + 1, len(self.vit.blocks) + 1)
-        states, read = self._blocks(rest, states, packing, shape, prefix, records, number)
+        states, read = self._blocks(rest, states, packing, shape, prefix, records, number, grid)
         return states.view(len(before.counts), shape.longest, -1), grids + read
 
     def _blocks(
@@ -229,12 +204,13 @@ class Stages:
         prefix: int,
         records: Records | None,
         removals: int,
+        grid: Grid | None,
     ) -> tuple[Tensor, list[Tensor]]:
         grids: list[Tensor] = []
         for layer in layers:
             block = self.vit.blocks[layer - 1]
             hidden = block.norm1(states)
-            states = _finish(block, states, hidden, project_all(block.attn, hidden), packing, shape)
+            states = finish(block, states, hidden, project_all(block.attn, hidden), packing, shape, grid)
             grids += self._read(layer, states, packing, prefix, records, removals)
         return states, grids
 
@@ -259,7 +235,7 @@ class Stages:
         scores = ragged_register_scores(query, keys, image)
         on_patches = scores[packing.row[:, prefix:]]
         counts = alive.sum(dim=1)
-        allocation = self._allocate(number, controller, state, counts, keep)
+        allocation = self._allocate(number, controller, state, counts, keep, alive.shape[1])
         chosen = select(on_patches, allocation.removals, alive)
         scale = None
         if records is not None:
@@ -268,27 +244,28 @@ class Stages:
             records = _record(records, states, keys, packing.row[:, prefix:], alive, chosen, scale)
         return Decision(states, hidden, keys, packing.row, chosen, counts - allocation.removals, records, scale)
 
-    def _allocate(self, number: int, controller: Any, state: Tensor, counts: Tensor, keep: int) -> Allocation:
+    def _allocate(
+        self, number: int, controller: Any, state: Tensor, counts: Tensor, keep: int, patches: int
+    ) -> Allocation:
         budget, settings = counts - keep, self.reducer.settings
         if number == len(self.layers) - 1:
             return allocate(None, budget, counts, last=True)
         if settings.schedule is not None:
-            patches = self.vit.patch_embed.num_patches
             given = split_by_shares(settings.schedule, patches - keep)[number]
             return settle_proposal(torch.full_like(budget, given, dtype=torch.float32), budget, counts)
         return allocate(controller.share_logit(state), budget, counts, last=False)
 
     def _resume(
-        self, before: Decision, shape: Shape, layer: int, prefix: int
+        self, before: Decision, shape: Shape, layer: int, prefix: int, grid: Grid | None
     ) -> tuple[Tensor, Packing, Records | None]:
         """Packs what stays and runs the rest of the pruning block on it."""
-        packing = pack(before.alive, prefix, shape)
+        packing = self._placed(pack(before.alive, prefix, shape), prefix)
         last = before.row.numel() - 1
         rows = before.row.reshape(-1)[packing.position.clamp(max=last)]
         states, hidden, keys = (part.index_select(0, rows) for part in (before.x, before.hidden, before.keys))
         block = self.vit.blocks[layer - 1]
         operands = project(block.attn, hidden, "q"), keys, project(block.attn, hidden, "v")
-        return _finish(block, states, hidden, operands, packing, shape), packing, before.records
+        return finish(block, states, hidden, operands, packing, shape, grid), packing, before.records
 
     def _read(
         self, layer: int, states: Tensor, packing: Packing, prefix: int, records: Records | None, removals: int
@@ -301,70 +278,6 @@ class Stages:
             return [grid]
         end = resolve_pointers(records.pointer, links=removals - 1)[..., None].expand_as(grid)
         return [grid.gather(1, end) + (records.scale[..., None] * records.offset).to(grid.dtype)]
-
-
-def capacity(lengths: list[int], complete: int) -> Shape:
-    """The packed shape of images of these lengths, of `complete` rows before anything was removed."""
-    grain = max(1, int(complete * GRAIN))
-    fine = max(1, int(complete / len(lengths) * GRAIN))
-    total, longest = sum(lengths), max(lengths)
-    return Shape(-(-total // grain) * grain, -(-longest // fine) * fine, False)
-
-
-def pack(alive: Tensor, prefix: int, shape: Shape) -> Packing:
-    """Rows of the prefix and of the patches that are alive, image after image, in `shape.capacity` rows.
-
-    Args:
-        alive: `(B, N)`, bool.
-        prefix: rows in front of each image's patches.
-        shape: of the packed matrix.
-    """
-    whole = torch.cat([alive.new_ones(len(alive), prefix), alive], dim=1)
-    there = whole.view(-1)
-    row = there.cumsum(0) - 1
-    places = torch.arange(there.numel(), device=alive.device)
-    position = torch.full((shape.capacity + 1,), there.numel(), device=alive.device)
-    position = position.scatter(0, torch.where(there, row, shape.capacity), places)[: shape.capacity]
-    lengths = whole.sum(dim=1)
-    ragged = None if shape.exact else _ragged(position // whole.shape[1], lengths, shape)
-    return Packing(position, row.clamp(min=0).view_as(whole), lengths, ragged)
-
-
-def _ragged(image: Tensor, lengths: Tensor, shape: Shape) -> Ragged:
-    starts = lengths.cumsum(0) - lengths
-    ends = torch.cat([starts, lengths.sum()[None], starts.new_full((1,), shape.capacity)]).int()
-    columns = torch.arange(shape.longest, device=image.device)
-    image = image.clamp(max=len(lengths) - 1)
-    place = (torch.arange(shape.capacity, device=image.device) - starts[image]).clamp(max=shape.longest - 1)
-    cells = (starts[:, None] + columns).clamp(max=shape.capacity - 1)
-    seen = (columns < lengths[:, None])[:, None, None]
-    return Ragged(ends, cells, seen, image * shape.longest + place)
-
-
-def _finish(
-    block: Any, states: Tensor, hidden: Tensor, operands: tuple[Tensor, Tensor, Tensor], packing: Packing, shape: Shape
-) -> Tensor:
-    """Attention, projection and MLP of a block on packed rows."""
-    out = _attend(*operands, packing, shape)
-    states = states + block.ls1(project_back(block.attn, hidden, out))
-    return states + block.ls2(apply_mlp(block.mlp, block.norm2(states)))
-
-
-def _attend(query: Tensor, key: Tensor, value: Tensor, packing: Packing, shape: Shape) -> Tensor:
-    if shape.exact:
-        batch = len(packing.lengths)
-        query, key, value = (part.unflatten(0, (batch, -1)).transpose(1, 2) for part in (query, key, value))
-        return F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(shape.capacity, -1)
-    assert packing.ragged is not None
-    ends, cells, seen, back = packing.ragged
-    if query.is_cuda and query.dtype in (torch.float16, torch.bfloat16):
-        longest = max(shape.longest, shape.capacity - len(packing.lengths))  # the spare rows are a sequence too
-        packed = varlen_attn(query, key, value, ends, ends, longest, longest)
-        assert isinstance(packed, Tensor)
-        return packed.flatten(1)
-    query, key, value = (part[cells].transpose(1, 2) for part in (query, key, value))
-    out = F.scaled_dot_product_attention(query, key, value, attn_mask=seen)
-    return out.transpose(1, 2).flatten(0, 1).index_select(0, back).flatten(1)
 
 
 def _record(

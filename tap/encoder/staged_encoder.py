@@ -52,7 +52,7 @@ class StagedEncoder(SparseEncoder):
         return self._run_stages(*self.begin(images, sample_ids, return_trace))
 
     def _run_stages(self, tokens: Tokens, state: ForwardState) -> EncoderOutput:
-        found = self.stages(tokens.rectangle, state.patches)
+        found = self.stages(tokens.rectangle, state.grid)
         counts = (state.keep_count,) * len(found.x)
         layout = Layout.build(tokens.layout.prefix, counts, found.x.device)
         if state.trace is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tap.config.datasets import PREPARED
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.plan.joint import is_joint
-from tap.plan.runs import probe_folder, probes_of, run_of, runs_of_table, task_of
+from tap.plan.runs import probe_folder, probes_of, run_of, runs_of_tidy, task_of
 from tap.plan.starts import base_run, given_weights, source_run
 from tap.runs import Run
 
@@ -48,9 +48,9 @@ def evaluated_weights(spec: JobSpec) -> list[Path]:
     return [own, weights(base_run(spec)) if spec.pretrain.weights is None else given_weights(spec.pretrain, spec.task)]
 
 
-def results_of_runs(cfg: ScaleConfig, task: str) -> list[Path]:
-    """What the runs of a task's tables measured."""
-    return [run.folder / name for run in runs_of_table(cfg, task) for name in ("metrics.json", "per_sample.npz")]
+def results_of_runs(cfg: ScaleConfig, of: str) -> list[Path]:
+    """What the runs of a tidy table measured, which is called ``<task>`` or ``further_<task>``."""
+    return [run.folder / name for run in runs_of_tidy(cfg, of) for name in ("metrics.json", "per_sample.npz")]
 
 
 def results_of_probes(cfg: ScaleConfig, task: str) -> list[Path]:

@@ -100,6 +100,11 @@ class Job(ABC, Generic[Key]):
         """The files that it reads, by short names; those of the project itself that git keeps are left out."""
         return {}
 
+    def also_reads(self, cfg: ScaleConfig, key: Key) -> Sequence[Path]:
+        """Files that it reads where they are there, such as profiles of machines: it is done again where one comes or
+        changes, and starts no job that would make one."""
+        return ()
+
     def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
         """What jobs of the kind make of a scale, by the stage of `dvc.yaml` that asks for it; none by default."""
         return {}

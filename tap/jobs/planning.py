@@ -15,7 +15,7 @@ from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.jobs.registry import JOBS
 from tap.plan.accelerators import UTILISATION
-from tap.plan.claimed_runs import claimed_runs
+from tap.plan.claimed_runs import BY_PROFILES, claimed_runs
 from tap.plan.estimate import (
     DATA_BYTES,
     JOINT,
@@ -29,7 +29,7 @@ from tap.plan.estimate import (
     wall_seconds,
 )
 from tap.plan.joint import JointRun
-from tap.plan.runs import runs_of_table
+from tap.plan.runs import main_runs, runs_of_table
 from tap.runs import Run
 
 _HOUR = 3600.0
@@ -115,7 +115,12 @@ def chosen_runs(cfg: ScaleConfig, table: str | None = None, claim: str | None = 
         known = {found.id: found for found in load_claims()}
         if claim not in known:
             raise UserError(f"--claim: '{claim}' is not known; choose from {', '.join(known)}")
-        runs = claimed_runs(cfg, [(part.predicate, part.arguments) for part in known[claim].parts])
+        parts = [(part.predicate, part.arguments) for part in known[claim].parts]
+        runs = claimed_runs(cfg, parts)
+        if not runs and all(predicate in BY_PROFILES for predicate, _ in parts):
+            raise UserError(
+                f"--claim: '{claim}' needs no run, but a profile of the paper's shapes (`snakemake profile`)"
+            )
         if not runs:
             raise UserError(f"--claim: no run of scale '{cfg.scale}' has to do with '{claim}'")
         return runs
@@ -126,7 +131,7 @@ def chosen_runs(cfg: ScaleConfig, table: str | None = None, claim: str | None = 
             raise UserError(
                 f"--table: '{table}' has no runs of its own; choose from {names}, or plan a claim (--claim)"
             )
-        return runs_of_table(cfg, task)
+        return main_runs(cfg, task)
     return [run for task in cfg.tasks for run in runs_of_table(cfg, task)]
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import pandas as pd
+
 from tap.config.load import load_scale
 from tap.config.methods import DENSE, MAIN
 from tap.config.schema import ScaleConfig
@@ -17,9 +19,11 @@ from tap.errors import UserError
 from tap.paper.control_results import ControlResults, read_controls
 from tap.paper.measured import Measured, Value
 from tap.paper.probe_results import ProbeResults, read_probe
+from tap.paper.profiles import FOLDER, Profile, read_profile
 from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
-from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_path
+from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_paths
+from tap.plan.profiles import Shapes, profile_in_use, shapes_of
 from tap.plan.runs import runs_of_table
 from tap.runs import Run
 from tap.task_facts import TASKS
@@ -41,6 +45,7 @@ class Evidence:
     _measured: dict[str, Measured] = field(default_factory=dict, repr=False)
     _probes: dict[tuple[str, str], ProbeResults | None] = field(default_factory=dict, repr=False)
     _controls: dict[tuple[str, str], ControlResults | None] = field(default_factory=dict, repr=False)
+    _profiles: dict[tuple[str, str], Profile | None] = field(default_factory=dict, repr=False)
     _above_floors: dict[str, bool | None] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -49,10 +54,11 @@ class Evidence:
         return load_scale(self.scale, root=self.root)
 
     def measured(self, task: str) -> Measured:
-        """All runs of a task, from its tidy table; without runs if that is not made."""
+        """All runs of a task, from its tidy tables, as far as these are made."""
         if task not in self._measured:
-            path = self.root / tidy_path(self.scale, task)
-            frame = read_tidy(path) if path.is_file() else gather([])
+            paths = [self.root / path for path in tidy_paths(self.scale, task)]
+            frames = [read_tidy(path) for path in paths if path.is_file()]
+            frame = pd.concat(frames, ignore_index=True) if frames else gather([])
             self._measured[task] = Measured(frame, self.settings.main_rate, self.root, compare=self.compare)
         return self._measured[task]
 
@@ -87,6 +93,34 @@ class Evidence:
             there = task in self.settings.tasks
             self._controls[task, method] = read_controls(self.settings, task, method, self.root) if there else None
         return self._controls[task, method]
+
+    def profile(self, task: str, shapes: Shapes) -> Profile | None:
+        """The profile of a task (or ``growth``) that tables show; None if no machine was profiled at such shapes.
+
+        The smoke scale shows nothing that was measured at others' shapes, nor they what was at its.
+        """
+        if shapes not in shapes_of(self.settings):
+            return None
+        if (task, shapes) not in self._profiles:
+            path = profile_in_use(self.settings, shapes, task, self.root)
+            rate = load_scale(shapes, root=self.root).main_rate
+            self._profiles[task, shapes] = None if path is None else read_profile(path, self.root, rate)
+        return self._profiles[task, shapes]
+
+    @property
+    def own_shapes(self) -> Shapes:
+        """The shapes of the scale's own models."""
+        return shapes_of(self.settings)[0]
+
+    @property
+    def profiled_shapes(self) -> Shapes:
+        """The shapes of what stands beside the paper's speeds: the paper's, but at smoke."""
+        return shapes_of(self.settings)[-1]
+
+    def speed(self, task: str, selector: str, metric: str) -> Value | None:
+        """A speed or memory at the shapes that stand beside the paper's; None if it was not measured."""
+        profile = self.profile(task, self.profiled_shapes)
+        return None if profile is None else profile.value(selector, metric)
 
     def control(self, task: str, selector: str) -> tuple[ControlResults, str] | None:
         """The controls among which a selector names one, and which: ``tap_f:zero_fill`` is a control of a checkpoint,
@@ -128,7 +162,17 @@ class Evidence:
         return self.measured(task).per_seed(selector, metric)
 
     def facts(self, runs: tuple[str, ...], column: str) -> tuple[str, ...]:
-        """Where runs of one task were measured (device, batch, dtype, kernel); probes are ``probes/<task>/<kind>``."""
+        """Where runs of one task were measured (device, batch, dtype, kernel); probes are ``probes/<task>/<kind>``,
+        profiles ``profiles/<device>/<shapes>/<task>``."""
+        profiles = [run.split("/") for run in runs if run.startswith(f"{FOLDER}/")]
+        of_profiles = {
+            fact
+            for _, _, shapes, task in profiles
+            if (profile := self.profile(task, shapes)) is not None  # type: ignore[arg-type]
+            for fact in profile.facts(column)
+        }
+        if profiles:
+            return tuple(sorted(of_profiles))
         named = [run.split("/") for run in runs if run.startswith("probes/")]
         probes = [probe for _, of, kind in named if (probe := self.probe(of, kind)) is not None]
         if probes:

@@ -1,4 +1,7 @@
-"""One tidy table of everything that the runs of a scale and task measured: what every paper table is a function of.
+"""Tidy tables of everything that the runs of a scale and task measured: what every paper table is a function of.
+
+The runs of a task's main table have one, its other keep rates and variants another, so that no table waits for what it
+does not show.
 
 One row per (run, metric). A run that is not there yet is simply absent; a run that is there and cannot be read is an
 error, because a silently dropped run would look like one that nobody has made.
@@ -21,7 +24,7 @@ from tap.config.methods import PRETRAINING, SCORES
 from tap.errors import UserError
 from tap.paper import units
 from tap.paper.scores import differing, read_arrays, scores_of
-from tap.plan.runs import runs_of_table
+from tap.plan.runs import FURTHER, runs_of_tidy
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.runs import SCALES, Run
@@ -49,12 +52,7 @@ UNITS = {
     "parameters": "parameters",
     "parameters_added": "parameters",
     "parameters_added_training": "parameters",
-    "encoder_images_per_second": "images/s",
-    "encoder_dense_images_per_second": "images/s",
-    "full_images_per_second": "images/s",
-    "encoder_speedup": "ratio",
-    "full_speedup": "ratio",
-    "peak_gb": "GB",
+    "parameters_shared": "parameters",
 }
 """Units of the metrics that tables print. Other metrics pass through with an empty unit."""
 
@@ -106,9 +104,15 @@ of the training, and of the evaluation), and the file with the values of single 
 if there is none)."""
 
 
-def tidy_path(scale: str, task: str) -> Path:
-    """Where the tidy table of a scale and task is, relative to the project's root."""
-    return Path("results") / scale / f"tidy_{task}.csv"
+def tidy_path(scale: str, of: str) -> Path:
+    """Where a tidy table is, relative to the project's root: of the runs of a main table, called by its task, or of the
+    task's further ones (``further_<task>``)."""
+    return Path("results") / scale / f"tidy_{of}.csv"
+
+
+def tidy_paths(scale: str, task: str) -> list[Path]:
+    """Both tidy tables of a task."""
+    return [tidy_path(scale, task), tidy_path(scale, f"{FURTHER}{task}")]
 
 
 def gather(runs: Iterable[Run], root: Path | str = ".", compare: bool = True) -> pd.DataFrame:
@@ -133,20 +137,20 @@ def gather(runs: Iterable[Run], root: Path | str = ".", compare: bool = True) ->
     return _validated(pd.DataFrame(rows, columns=list(SCHEMA.columns)), "results")
 
 
-def write_tidy(scale: str, task: str, path: Path | str, root: Path | str = ".", stamp: Stamp = BY_HAND) -> Path:
-    """Gathers the runs behind a task's tables and writes them as CSV, whole or not at all, with the job's record.
+def write_tidy(scale: str, of: str, path: Path | str, root: Path | str = ".", stamp: Stamp = BY_HAND) -> Path:
+    """Gathers the runs of a tidy table and writes them as CSV, whole or not at all, with the job's record.
 
     Raises:
         UserError: as `gather` and `tap.config.load.load_scale` do; nothing is measured yet; or the path cannot be
             written.
     """
     started = datetime.now(UTC)
-    runs = runs_of_table(load_scale(scale, root=root), task)
+    runs = runs_of_tidy(load_scale(scale, root=root), of)
     frame = gather(runs, root)
-    if frame.empty:
+    if runs and frame.empty:
         raise UserError(
-            f"results/{scale}/runs/{task}: no run is measured there, so there is nothing to gather; "
-            f"`snakemake results/{scale}/tidy_{task}.csv --config scale={scale}` makes what it takes"
+            f"results/{scale}/runs: no run of {of} is measured there, so there is nothing to gather; "
+            f"`snakemake results/{scale}/tidy_{of}.csv --config scale={scale}` makes what it takes"
         )
     path = atomic_write(path, frame.to_csv(index=False, lineterminator="\n"))
     measured = (METRICS_FILE, PER_SAMPLE_FILE, EVALUATION_RECORD, TRAINING_RECORD)

@@ -18,7 +18,9 @@ SEEDS: Final = 2
 """Seeds that say how much a seed does: fewer have no deviation."""
 
 _ALL_METHODS: Final = ("ahead_of_all",)
-_AGAINST_DENSE: Final = ("drop", "cost", "percent", "faster", "less")
+_AGAINST_DENSE: Final = ("drop", "cost", "percent")
+BY_PROFILES: Final = ("faster", "speed", "speed_gain", "controller_share", "less_memory")
+"""Predicates that profiles answer, which need no run."""
 
 
 def claimed_runs(cfg: ScaleConfig, parts: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Run]:
@@ -35,6 +37,8 @@ def claimed_runs(cfg: ScaleConfig, parts: Iterable[tuple[str, Mapping[str, Any]]
     """
     runs: dict[Run, None] = {}
     for predicate, arguments in parts:
+        if predicate in BY_PROFILES:
+            continue
         named = [str(value) for key, value in arguments.items() if key in ("task", "first", "second")]
         for task in (name for name in named if name in TASKS and name in cfg.tasks):
             found = [_run(cfg, task, str(value)) for key, value in arguments.items() if key in ("a", "b", "method")]

@@ -39,7 +39,7 @@ def control_parameters(cfg: ScaleConfig, run: Run) -> Mapping[str, Any]:
     Raises:
         UserError: the run is not one that the settings know.
     """
-    spec = settings_of(job_spec(cfg, run).model_dump(mode="json", exclude={"profile"}), "evaluate")
+    spec = settings_of(job_spec(cfg, run).model_dump(mode="json"), "evaluate")
     controls = task_of(cfg, run.task).controls.model_dump(mode="json")
     return {"run": run.id, "spec": spec, "controls": controls}
 

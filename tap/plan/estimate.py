@@ -288,10 +288,7 @@ def _evaluation(spec: JobSpec, after: str) -> PlannedJob:
     images = VALIDATION_IMAGES[spec.data.name]
     images = min(images, spec.data.limit_val or images)
     windows = WINDOWS if spec.eval.inference == "slide" else 1.0
-    dense = spec.model_copy(update={"method": DENSE, "rate": 1.0})
-    profiled = 2.0 * (spec.profile.warmup + spec.profile.iterations) * spec.profile.batch_size  # without and with head
-    both = forward_flops(spec) + forward_flops(dense)
-    work = images * windows * forward_flops(spec) + profiled * both
+    work = images * windows * forward_flops(spec)
     return PlannedJob(
         "evaluate",
         spec.task,

@@ -58,16 +58,44 @@ def rows(spec: JobSpec, training: bool = True) -> list[float]:
     return counts
 
 
+def block_flops(
+    rows: float,
+    dim: int,
+    candidates: float | None = None,
+    mlp_ratio: float = 4,
+    keys: float | None = None,
+    folded: float = 0,
+) -> float:
+    """Operations of a block on one image, two for each multiply-accumulate.
+
+    Args:
+        rows: tokens of the image that attend, prefix included.
+        dim: token width d.
+        candidates: tokens whose keys are projected, where some of them are removed before anything else is; all are
+            `rows` if not given.
+        mlp_ratio: hidden width of the MLP over d.
+        keys: tokens that each row attends to; `rows` if not given, fewer in windows.
+        folded: what relative position adds to the length of queries and keys, over all heads.
+    """
+    projected, seen = rows if candidates is None else candidates, rows if keys is None else keys
+    linear = dim * dim * (projected + (3 + 2 * mlp_ratio) * rows)
+    return 2 * (linear + rows * seen * (2 * dim + folded))
+
+
+def embedding_flops(patches: float, dim: int, pixels: int) -> float:
+    """Operations of the patch embedding of one image; `pixels` are the values of one patch, channels included."""
+    return 2 * patches * dim * pixels
+
+
 def encoder_flops(model: ModelConfig, counts: Sequence[float]) -> float:
     """One pass of an image through patch embedding and blocks that see `counts` rows each."""
-    width = model.width
-    total = 2.0 * patches(model) * model.channels * model.patch_size**2 * width
+    total = embedding_flops(patches(model), model.width, model.channels * model.patch_size**2)
     for block, count in enumerate(counts, start=1):
         local = model.window is not None and block not in (model.global_blocks or ())
         side = model.window if local and model.window is not None else model.image_size // model.patch_size
         keys = min(count, float(side**2)) if local else count
         folded = 2.0 * model.heads * side if model.rel_pos else 0.0  # relative positions as longer queries and keys
-        total += 2.0 * count * width**2 * (4.0 + 2.0 * model.mlp_ratio) + 2.0 * count * keys * (2.0 * width + folded)
+        total += block_flops(count, model.width, mlp_ratio=model.mlp_ratio, keys=keys, folded=folded)
     return total
 
 

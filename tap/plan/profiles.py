@@ -5,20 +5,25 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from tap.config.load import load_scale
-from tap.config.methods import DENSE, METHODS, TAP
+from tap.config.methods import DENSE, FROZEN, METHODS, TAP
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.plan.runs import task_of
 from tap.provenance.record import processor
 from tap.task_facts import TASKS
 
-Shapes = Literal["paper", "smoke"]
+Shapes = Literal["smoke", "desk", "paper"]
+"""A scale whose models and images are profiled."""
 Split = tuple[tuple[float, float], ...]
+
+PROFILES: Final = Path("results") / "profiles"
+"""Folder of all profiles: ``<device>/<shapes>/<task>.json``."""
 
 PRINTED_SPLITS: Final[dict[str, Split]] = {
     "cls": ((26.8, 4.2), (33.4, 3.5), (39.8, 4.1)),
@@ -58,7 +63,7 @@ class Protocol:
         rounds: repetitions, with the methods in another order each time.
         repeats: how often a disturbed profile is taken again.
         memory_iterations: passes of which the largest peak counts, at batch 1.
-        full: methods whose full model is timed beside their encoder; None for all.
+        full: subjects whose full model is timed beside their encoder; None for all.
         compiled: whether both sides are timed compiled as well.
         threads: CPU threads; 0 on a GPU.
     """
@@ -78,33 +83,58 @@ class Protocol:
 _ONE: Final = dict.fromkeys(TASKS, 1)
 _PAPER_BATCH: Final = _ONE | {"cls": 128, "seg": 8}
 _CPU_BATCH: Final = _ONE | {"cls": 8}
-_CPU_ITERATIONS: Final = dict.fromkeys(TASKS, 5) | {"cls": 15, "seg": 10}
 
 
 def protocol(key: ProfileKey) -> Protocol:
-    """The paper's protocol on a GPU; on a CPU float32, smaller batches and fewer passes. Smoke shows that it runs."""
+    """The paper's protocol on a GPU; on a CPU float32, smaller batches and fewer passes. Smoke shows that it runs.
+
+    Desk shapes are timed with the batch and the passes of `tasks.<task>.profile`.
+    """
+    on_cpu = key.device.startswith("cpu-")
     if key.shapes == "smoke":
         return Protocol(2, "fp32", 1, 2, 2, 0, 1, (TAP,), False, 1)
-    if key.device.startswith("cpu-"):
-        iterations = _CPU_ITERATIONS[key.task]
-        return Protocol(_CPU_BATCH[key.task], "fp32", 1, iterations, 5, 2, 1, (TAP,), False, 2)
+    if key.shapes == "desk":
+        own = task_of(shaped("desk"), key.task).profile
+        threads = own.threads if on_cpu else 0
+        return Protocol(own.batch_size, own.dtype, own.warmup, own.iterations, 5, 2, 1, None, not on_cpu, threads)
+    if on_cpu:
+        return Protocol(_CPU_BATCH[key.task], "fp32", 0, 5, 5, 2, 1, (TAP,), False, 2)  # half an hour in all
     return Protocol(_PAPER_BATCH[key.task], "bf16", 100, 500, 5, 2, 50, None, True, 0)
 
 
-def shapes_of(cfg: ScaleConfig) -> Shapes:
-    """The shapes that a scale is profiled with: the paper's, whatever the scale trains; smoke stays small."""
-    return "smoke" if cfg.scale == "smoke" else "paper"
+def shapes_of(cfg: ScaleConfig) -> tuple[Shapes, ...]:
+    """The shapes that a scale is profiled with: its own first, then the paper's, whatever it trains; smoke has its own
+    alone."""
+    return tuple(dict.fromkeys((cfg.scale, "smoke" if cfg.scale == "smoke" else "paper")))
 
 
 def shaped(shapes: Shapes) -> ScaleConfig:
-    """The settings of the scale that has these shapes, as its file gives them."""
+    """The settings of the scale that has these shapes."""
     return load_scale(shapes)
 
 
-def profiled_methods(shapes: Shapes, task: str) -> tuple[str, ...]:
-    """The methods that are timed beside the dense encoder, which stands first, against itself."""
-    there = {*task_of(shaped(shapes), task).methods}
-    return (DENSE, *(name for name in METHODS if name in there and name != DENSE))
+def subjects(shapes: Shapes, task: str) -> tuple[str, ...]:
+    """What is timed beside the dense encoder, which stands first, against itself.
+
+    Every method at the main keep rate, called by its name, and TAP at the other rates, called ``tap@0.30``.
+    """
+    cfg = shaped(shapes)
+    there = {*task_of(cfg, task).methods}
+    methods = [name for name in METHODS if name in there and name != DENSE]
+    others = [rate for rate in cfg.keep_rates if rate != cfg.main_rate]
+    rates = [f"{name}@{rate:.2f}" for name in methods if name in (TAP, *FROZEN) for rate in others]
+    return (DENSE, *methods, *rates)
+
+
+def subject(method: str, rate: float, main_rate: float) -> str:
+    """What a profile calls a method at a keep rate."""
+    return method if method == DENSE or rate == main_rate else f"{method}@{rate:.2f}"
+
+
+def method_and_rate(name: str, main_rate: float) -> tuple[str, float]:
+    """The method and keep rate that `subject` calls so."""
+    method, _, rate = name.partition("@")
+    return method, 1.0 if method == DENSE else float(rate or main_rate)
 
 
 def parameters(key: ProfileKey) -> dict[str, Any]:
@@ -115,7 +145,7 @@ def parameters(key: ProfileKey) -> dict[str, Any]:
         "shapes": key.shapes,
         "model": settings.model.model_dump(mode="json"),
         "rate": shaped(key.shapes).main_rate,
-        "methods": list(profiled_methods(key.shapes, key.task)),
+        "subjects": list(subjects(key.shapes, key.task)),
         "protocol": {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(protocol(key)).items()},
         "split": [list(pair) for pair in PRINTED_SPLITS[key.task]],
         "task": key.task,
@@ -124,7 +154,28 @@ def parameters(key: ProfileKey) -> dict[str, Any]:
 
 def profile_folder(key: ProfileKey) -> Path:
     """Where the profiles of a machine lie, apart from the results of scales."""
-    return Path("results") / "profiles" / key.device / key.shapes
+    return PROFILES / key.device / key.shapes
+
+
+def profile_in_use(cfg: ScaleConfig, shapes: Shapes, name: str, root: Path = Path(".")) -> Path | None:
+    """The profile that tables show, relative to the project's root: of the machine that the settings name, else of the
+    first GPU by name, else of the first CPU; None where there is none.
+
+    Args:
+        cfg: settings of the scale.
+        shapes: whose shapes were profiled.
+        name: cls, seg, det or ``growth``.
+        root: the project's folder.
+    """
+    found = sorted((root / PROFILES).glob(f"{cfg.profile_device or '*'}/{shapes}/{name}.json"))
+    found.sort(key=lambda path: not path.parts[-3].startswith("gpu-"))
+    return found[0].relative_to(root) if found else None
+
+
+def profiles_in_use(cfg: ScaleConfig, names: Sequence[str], root: Path = Path(".")) -> list[Path]:
+    """The profiles of some tasks that tables of a scale show, as far as they are there."""
+    found = (profile_in_use(cfg, shapes, name, root) for shapes in shapes_of(cfg) for name in names)
+    return [path for path in found if path is not None]
 
 
 def device_key(wanted: str, threads: int = 2) -> str:

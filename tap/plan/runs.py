@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from tap.config.methods import DENSE, FROZEN, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
@@ -10,6 +11,9 @@ from tap.config.variants import VARIANTS
 from tap.errors import UserError
 from tap.runs import Run
 from tap.task_facts import TASKS
+
+FURTHER: Final = "further_"
+"""How the tidy table of a task's `further_runs` is called, before the task."""
 
 
 def task_of(cfg: ScaleConfig, task: str) -> TaskConfig:
@@ -54,7 +58,16 @@ def dense_run(cfg: ScaleConfig, task: str, seed: int) -> Run:
 
 
 def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
-    """The runs behind a task's tables: each method at the main rate, TAP at every rate, the variants of the scale.
+    """The runs behind all tables of a task.
+
+    Raises:
+        UserError: the scale does not have the task.
+    """
+    return [*main_runs(cfg, task), *further_runs(cfg, task)]
+
+
+def main_runs(cfg: ScaleConfig, task: str) -> list[Run]:
+    """The runs behind a task's main table: each method at the main rate.
 
     A dense task has one more: no pruning with a random encoder, which says what a trained encoder is worth.
 
@@ -62,17 +75,36 @@ def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
         UserError: the scale does not have the task.
     """
     settings = task_of(cfg, task)
-    runs = []
-    for method in settings.methods:
-        rates = {DENSE: [1.0]}.get(method, [cfg.main_rate])
-        if method in (TAP, *FROZEN):
-            rates = sorted({cfg.main_rate, *cfg.keep_rates})
-        runs += [
-            Run(cfg.scale, task, method, rate, seed=seed) for rate in rates for seed in seeds_of(cfg, task, method)
-        ]
+    runs = [
+        Run(cfg.scale, task, method, 1.0 if method == DENSE else cfg.main_rate, seed=seed)
+        for method in settings.methods
+        for seed in seeds_of(cfg, task, method)
+    ]
     if TASKS[task].floors and settings.start_from == "dense":  # at paper scale it would cost as much as a method
         runs.append(Run(cfg.scale, task, DENSE, variant=RANDOM_ENCODER, seed=settings.seeds[0]))
+    return runs
+
+
+def further_runs(cfg: ScaleConfig, task: str) -> list[Run]:
+    """The runs of a task that other tables compare with these: TAP at the other keep rates, and the scale's variants.
+
+    Raises:
+        UserError: the scale does not have the task.
+    """
+    runs = [
+        Run(cfg.scale, task, method, rate, seed=seed)
+        for method in task_of(cfg, task).methods
+        if method in (TAP, *FROZEN)
+        for rate in sorted({*cfg.keep_rates} - {cfg.main_rate})
+        for seed in seeds_of(cfg, task, method)
+    ]
     return runs + variant_runs(cfg, task)
+
+
+def runs_of_tidy(cfg: ScaleConfig, of: str) -> list[Run]:
+    """The runs of a tidy table: `main_runs` of a task called by its name, `further_runs` of ``further_<task>``."""
+    task = of.removeprefix(FURTHER)
+    return main_runs(cfg, task) if task == of else further_runs(cfg, task)
 
 
 def variant_runs(cfg: ScaleConfig, task: str) -> list[Run]:

@@ -27,7 +27,7 @@ Reader = Literal["train", "evaluate"]
 _RUNNING = ("device", "data.workers", "train.checkpoint_seconds", "train.log_steps", "train.checkpointing")
 # What a job does not read. An evaluation depends on the training's settings through the checkpoint alone.
 _UNREAD: dict[Reader, tuple[str, ...]] = {
-    "train": ("eval", "profile"),
+    "train": ("eval",),
     "evaluate": ("train", "pretrain", "start_from"),
 }
 _UNREAD_WITHOUT_PRUNING = ("controller", "static_split", "recovery")
@@ -83,7 +83,6 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
         options=settings.options.only(run.method),
         recovery=settings.recovery,
         eval=settings.eval,
-        profile=settings.profile,
     )
     return varied(spec)
 
@@ -181,7 +180,7 @@ def probe_parameters(cfg: ScaleConfig, task: str, kind: str) -> dict[str, Any]:
         UserError: the scale does not have the task.
     """
     jobs = [job_spec(cfg, run) for run in probed_runs(cfg, task, kind)]
-    specs = [settings_of(job.model_dump(mode="json", exclude={"profile"}), "evaluate") for job in jobs]
+    specs = [settings_of(job.model_dump(mode="json"), "evaluate") for job in jobs]
     probes = _without_nulls(task_of(cfg, task).probes.model_dump(mode="json"))
     return {"task": task, "kind": kind, "specs": specs, "probes": probes}
 

@@ -64,25 +64,32 @@ class Stopwatch:
         return found
 
 
-def components(model: Any, run: Callable[[], object], device: torch.device, iterations: int) -> dict[str, float]:
-    """Median seconds per pass of each component.
+def components(
+    model: Any, run: Callable[[], object], device: torch.device, iterations: int
+) -> tuple[dict[str, float], float]:
+    """Median seconds per pass of each component, and of passes without instruments that are taken in turn with these.
 
     Args:
         model: TAP's whole model.
         run: one pass of it.
         device: where it computes.
-        iterations: measured passes, after one that is not.
+        iterations: measured passes of each kind, after one that is not.
     """
     watch = Stopwatch(device)
-    passes = []
-    with _wrapped(model, watch):
-        for number in range(iterations + 1):
-            with watch.stretch("head"):
-                run()
-            seconds = watch.seconds()
-            if number:
-                passes.append(seconds)
-    return {name: statistics.median(found.get(name, 0.0) for found in passes) for name in COMPONENTS}
+    passes, plain = [], []
+    for number in range(iterations + 1):
+        with watch.stretch("plain"):
+            run()
+        seconds = watch.seconds()["plain"]
+        with _wrapped(model, watch), watch.stretch("head"):
+            run()
+        if number:
+            plain.append(seconds)
+            passes.append(watch.seconds())
+        else:
+            watch.seconds()
+    found = {name: statistics.median(found.get(name, 0.0) for found in passes) for name in COMPONENTS}
+    return found, statistics.median(plain)
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from tap.core.accounting import block_flops, embedding_flops
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.trace import Trace
+from tap.plan.flops import block_flops, embedding_flops
 
 
 def counted(run: Callable[[], object]) -> int:
@@ -30,7 +30,7 @@ def counted(run: Callable[[], object]) -> int:
     return counter.get_total_flops()
 
 
-def from_counts(encoder: SparseEncoder, trace: Trace, extra: int) -> int:
+def from_counts(encoder: SparseEncoder, trace: Trace, extra: int) -> float:
     """Operations of a plain encoder that prunes before a block's queries, from its realised counts (Alg. S1).
 
     Args:

@@ -12,12 +12,13 @@ from contextlib import nullcontext
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor
 
 from tap.config.methods import DENSE, METHODS, TAP
+from tap.config.schema import ModelConfig
 from tap.core.budget import keep_count
 from tap.core.recovery import buffer_bytes
 from tap.encoder.vitdet import on_grid
@@ -29,19 +30,24 @@ from tap.plan.profiles import (
     Protocol,
     gpu_facts,
     profile_folder,
-    profiled_methods,
     protocol,
+    shaped,
+    subjects,
 )
+from tap.plan.runs import task_of
 from tap.profiling.components import components
 from tap.profiling.flops import from_counts, of_encoder
 from tap.profiling.memory import lean_twin, peak_bytes, weight_bytes
 from tap.profiling.rounds import Pass, Rounds, measure
-from tap.profiling.subjects import build, infer, meet_count
-from tap.profiling.throughput import alternate, dense_model, dense_twin, kernel_of, precision
+from tap.profiling.subjects import build, infer, meet_count, trained_split
+from tap.profiling.throughput import dense_model, dense_twin, kernel_of, precision
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, Stamp, record_job
 
-DRIVER = ("driver_version", "power.limit", "clocks.sm", "clocks.max.sm", "clocks.mem")
+TRAINED_SPLIT: Final = "tap:trained_split"
+"""TAP with the split of a trained checkpoint of the scale that has these shapes, where there is one."""
+
+DRIVER: Final = ("driver_version", "power.limit", "clocks.sm", "clocks.max.sm", "clocks.mem")
 Compile = Callable[[Any], Any]
 
 
@@ -62,11 +68,15 @@ def profile_task(key: ProfileKey, stamp: Stamp = BY_HAND, methods: Sequence[str]
     """
     started, how = datetime.now(UTC), protocol(key)
     device = select_device("cpu" if key.device.startswith("cpu-") else "cuda")
-    known = profiled_methods(key.shapes, key.task)
-    unknown = sorted(set(methods or ()) - set(known))
+    known = subjects(key.shapes, key.task)
+    of = {name: name.partition("@")[0] for name in known}
+    unknown = sorted(set(methods or ()) - set(of.values()))
     if unknown:
-        raise UserError(f"method: '{unknown[0]}' is not profiled for {key.task}; choose from {', '.join(known)}")
-    names = known if methods is None else [DENSE, *(name for name in known if name in methods and name != DENSE)]
+        there = ", ".join(dict.fromkeys(of.values()))
+        raise UserError(f"method: '{unknown[0]}' is not profiled for {key.task}; choose from {there}")
+    names = [name for name in known if methods is None or name == DENSE or of[name] in methods]
+    trained = trained_split(key.shapes, key.task) if TAP in names else None
+    names += [] if trained is None else [TRAINED_SPLIT]
     with cpu_threads(how.threads) if device.type == "cpu" else nullcontext():
         found = {"about": about(key, how, device), **_fitting(key, how, names, device)}
         path = profile_folder(key) / f"{key.task}.json"
@@ -74,7 +84,7 @@ def profile_task(key: ProfileKey, stamp: Stamp = BY_HAND, methods: Sequence[str]
         record_job(
             path.with_suffix(".record.json"),
             stamp,
-            inputs=[],
+            inputs=[] if trained is None else [trained[0]],
             outputs=[written],
             started=started,
             device=describe_device(device),
@@ -126,24 +136,28 @@ def profile(
     Args:
         key: machine, shapes and task.
         how: the protocol.
-        names: methods, no pruning first.
+        names: subjects, no pruning first.
         device: where they compute.
         compiler: what compiles both sides where the protocol asks for it.
     """
-    models = {name: build(key.shapes, key.task, name, device, PRINTED_SPLITS[key.task]) for name in names}
+    models = {
+        name: build(key.shapes, key.task, name, device, PRINTED_SPLITS[key.task]) for name in names if ":" not in name
+    }
+    if TRAINED_SPLIT in names and (trained := trained_split(key.shapes, key.task)) is not None:
+        models[TRAINED_SPLIT] = build(key.shapes, key.task, TAP, device, trained[1])
     base = models[DENSE].encoder.vit
-    for model in models.values():  # one backbone for all that have the same: counts decide, not values
-        vit = model.encoder.vit
+    for each in models.values():  # one backbone for all that have the same: counts decide, not values
+        vit = each.encoder.vit
         if [(n, p.shape) for n, p in vit.named_parameters()] == [(n, p.shape) for n, p in base.named_parameters()]:
-            model.encoder.vit = base
-    patch = base.patch_embed
-    side, channels = patch.img_size[0], patch.proj.weight.shape[1]
-    images = torch.randn(how.batch, channels, side, side, generator=torch.Generator().manual_seed(0)).to(device)
+            each.encoder.vit = base
+    model: ModelConfig = task_of(shaped(key.shapes), key.task).model
+    shape = how.batch, model.channels, model.image_size, model.image_size
+    images = torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(device)
     ids = torch.arange(how.batch, device=device)
     with torch.inference_mode(), precision(device, how.dtype):
-        counts = {name: meet_count(model, images, ids) for name, model in models.items()}
-        memory = {name: memory_of(model, images[:1], ids[:1], device, how) for name, model in models.items()}
-        operations = {name: of_encoder(model.encoder, images, ids) for name, model in models.items()}
+        counts = {name: meet_count(each, images, ids) for name, each in models.items()}
+        memory = {name: memory_of(each, images[:1], ids[:1], device, how) for name, each in models.items()}
+        operations = {name: of_encoder(each.encoder, images, ids) for name, each in models.items()}
         rounds = measure(
             _pairs(models, images, ids, how, compiler),
             device,
@@ -154,13 +168,13 @@ def profile(
         )
         found = {
             "kernel": kernel_of(models[DENSE].encoder, device, how.dtype),
-            "patches": patch.num_patches,
+            "patches": (model.image_size // model.patch_size) ** 2,
             "disturbed": rounds.disturbed,
             "dense_spread": rounds.spread,
             "taken": rounds.taken,
             "methods": {
                 name: {
-                    "title": METHODS[name].row.title,
+                    "title": METHODS[name.partition("@")[0].partition(":")[0]].row.title,
                     "mean_patches": counts[name],
                     **_speeds(name, rounds, how.batch, operations),
                     "memory": memory[name],
@@ -206,7 +220,7 @@ def _speeds(name: str, rounds: Rounds, batch: int, operations: Mapping[str, int]
         "images_per_second": batch / better.seconds,
         "dense_images_per_second": batch / dense,
         "speedup": ratio,
-        "interval": [better.low, better.high],
+        "interval": [bound_of_mean * ratio / better.ratio for bound_of_mean in (better.low, better.high)],
         "eager": asdict(eager),
         "compiled": None if compiled is None else asdict(compiled),
         "full": None if full is None else {"images_per_second": batch / full.seconds, **asdict(full)},
@@ -226,16 +240,17 @@ def memory_of(model: Any, image: Tensor, ids: Tensor, device: torch.device, how:
             infer(model, image, ids)
 
     weights, activations = weight_bytes(model), peak_bytes(repeated, device)
-    lean = lean_twin(encoder)
     found: dict[str, Any] = {
         "weights": weights,
         "activations": activations,
         "peak_gb": (weights + activations) / 1e9,
         "encoder_activations": peak_bytes(lambda: encoder(image, ids), device),
-        "dense_encoder_in_pieces": peak_bytes(lambda: lean(image, ids), device),
     }
-    recovery = encoder(image, ids).recovery
-    if recovery is not None and recovery.records:
+    if encoder.reducer.name == DENSE:
+        lean = lean_twin(encoder)
+        found["encoder_activations_in_pieces"] = peak_bytes(lambda: lean(image, ids), device)
+    elif encoder.reducer.name == TAP and encoder.read_blocks:
+        recovery = encoder(image, ids).recovery
         width, size = recovery.records[0].offset.shape[1], recovery.records[0].offset.element_size()
         removed = sum(len(record.pointer) for record in recovery.records)
         found["recovery_buffer"] = recovery.bytes
@@ -245,17 +260,14 @@ def memory_of(model: Any, image: Tensor, ids: Tensor, device: torch.device, how:
 
 def breakdown(model: Any, images: Tensor, ids: Tensor, how: Protocol) -> dict[str, Any]:
     """Components of TAP in ms per image and percent of a pass without instruments (tab:latency-breakdown)."""
-    device, passes = images.device, max(3, how.iterations // 5)
-    plain = alternate(lambda: None, lambda: infer(model, images, ids), device, 1, passes).subject
-    seconds = components(model, lambda: infer(model, images, ids), device, passes)
-    again = alternate(lambda: None, lambda: infer(model, images, ids), device, 0, passes).subject
-    whole = (plain + again) / 2
+    seconds, whole = components(model, lambda: infer(model, images, ids), images.device, max(3, how.iterations // 5))
+    share = sum(seconds.values()) / whole
     return {
         "ms": {name: 1000 * spent / len(images) for name, spent in seconds.items()},
         "percent": {name: 100 * spent / whole for name, spent in seconds.items()},
         "end_to_end_ms": 1000 * whole / len(images),
-        "sum_percent": 100 * sum(seconds.values()) / whole,
-        "within": 0.95 <= sum(seconds.values()) / whole <= 1.05,
+        "sum_percent": 100 * share,
+        "within": 0.95 <= share <= 1.05,
     }
 
 

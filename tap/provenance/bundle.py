@@ -25,7 +25,7 @@ from typing import Final
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.files import atomic_write, sha256_file
-from tap.provenance.ledger import CHECKPOINTS
+from tap.provenance.ledger import CHECKPOINTS, PROFILES
 from tap.provenance.root_hash import root_hash
 from tap.provenance.verify import Staleness, require, verify
 from tap.provenance.weight_selection import WeightSelection, all_weights, claims_resting_on
@@ -111,7 +111,7 @@ def write_bundle(
     found = verify(cfg, staleness, root=root)
     require(found)
     results = f"results/{cfg.scale}/"
-    files = [name for name in found.ledger.files if name.startswith(results)]
+    files = [name for name in found.ledger.files if name.startswith((results, f"results/{PROFILES}/"))]
     weights = set(all_weights(found.ledger)) & set(files)
     if not files:
         raise UserError(f"results/{cfg.scale}: nothing to pack; `snakemake` makes it")
@@ -262,7 +262,9 @@ def _read_list(archive: Path, tar: tarfile.TarFile, scale: str) -> tuple[dict[st
 
 def _expect_member(archive: Path, member: tarfile.TarInfo, listed: dict[str, str], scale: str) -> None:
     parts = PurePosixPath(member.name).parts
-    inside = parts[:2] == ("results", scale) and ".." not in parts and parts[2:3] != (CHECKPOINTS,)
+    inside = (
+        parts[:2] in {("results", scale), ("results", PROFILES)} and ".." not in parts and parts[2:3] != (CHECKPOINTS,)
+    )
     if not member.isreg() or not inside or member.name not in listed:
         raise UserError(f"{archive}: holds '{member.name}', which is no result of scale {scale}; nothing was unpacked")
 

@@ -16,6 +16,8 @@ from tap.runs import SCALES
 
 CHECKPOINTS = "checkpoints"
 """Folder of a scale in which DVC keeps the weights (`tap.provenance.checkpoints`): copies, no results of their own."""
+PROFILES = "profiles"
+"""Folder of the profiles of machines, beside those of scales; a published scale has those that it shows in its own."""
 PUBLISHED = {"tables": Path("paper_tables"), "figures": Path("paper_figures")}
 """Where a reader looks, by the folder of a scale's results that is copied there."""
 
@@ -140,12 +142,20 @@ def read_ledger(cfg: ScaleConfig, root: Path | str = ".", results: Path | str | 
     found = {f"{own}/{path.relative_to(folder).as_posix()}": path for path in _files_below(folder, without=CHECKPOINTS)}
     if results is not None:
         found.pop(f"{own}/README.md", None)  # says what the copy is
+    # Profiles belong to machines: those that this scale's records name are looked at with them.
+    measured = folder / PROFILES if results is not None else root / "results" / PROFILES
+    if results is not None:
+        outside[f"results/{PROFILES}"] = measured
+    for path in [*_files_below(measured)] if measured.is_dir() else []:
+        found.pop(f"{own}/{PROFILES}/{path.relative_to(measured).as_posix()}", None)
+        found[f"results/{PROFILES}/{path.relative_to(measured).as_posix()}"] = path
     # Of a data folder only the one record is read: its own JSON files may be large.
     readable = {*found, *(name_in_records(base / DATA_RECORD, root, bases) for base in prepared)}
     found |= {name_in_records(path, root, bases): path for path in of_data}
     for name, path in found.items():
         if path.suffix == ".json" and name in readable:
             _take_in(name, path, records, unreadable)
+    _leave_out_other_profiles(found, records)
     names = list(found)
     copied = PUBLISHED.values() if results is None else ()
     published = {name_in_records(path, root): path for place in copied for path in _files_below(root / place)}
@@ -158,6 +168,20 @@ def read_ledger(cfg: ScaleConfig, root: Path | str = ".", results: Path | str | 
     names += published
     maker = {file: name for name, record in records.items() for file in record.outputs}
     return Ledger(root, records, maker, tuple(unreadable), tuple(sorted(names)), outside)
+
+
+def _leave_out_other_profiles(found: dict[str, Path], records: dict[str, Record]) -> None:
+    """Forgets the profiles that no result of the scale was made from."""
+    of_profiles = {name: record for name, record in records.items() if name.startswith(f"results/{PROFILES}/")}
+    used = {file for name, record in records.items() if name not in of_profiles for file in record.inputs}
+    for name, record in of_profiles.items():
+        if not used.intersection(record.outputs):
+            for file in (name, *record.outputs):
+                found.pop(file, None)
+            records.pop(name)
+    for name in [name for name in found if name.startswith(f"results/{PROFILES}/")]:
+        if name not in records and not any(name in record.outputs for record in records.values()) and name not in used:
+            found.pop(name)
 
 
 def _files_below(folder: Path, without: str | None = None) -> Iterator[Path]:

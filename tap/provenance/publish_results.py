@@ -19,7 +19,7 @@ from tap.errors import UserError
 from tap.provenance.bundle import weights_left_out
 from tap.provenance.checkpoints import WEIGHTS
 from tap.provenance.files import sha256_file
-from tap.provenance.ledger import Ledger, read_ledger
+from tap.provenance.ledger import PROFILES, Ledger, read_ledger
 from tap.provenance.publish import published_folder
 from tap.provenance.root_hash import root_hash
 from tap.provenance.verify import Staleness, require, verify
@@ -91,13 +91,14 @@ def publish_results(
     if missing := [kind for kind in NEEDED if kind not in jobs]:
         raise UserError(f"results/{cfg.scale}: no {missing[0]} yet; `snakemake` and `snakemake audit` finish the scale")
     own = f"results/{cfg.scale}/"
-    files = [name for name in found.ledger.files if name.startswith(own) and not name.endswith(f"/{WEIGHTS}")]
+    shown = (own, f"results/{PROFILES}/")
+    files = [name for name in found.ledger.files if name.startswith(shown) and not name.endswith(f"/{WEIGHTS}")]
     folder = root / published_folder(cfg.scale)
     new = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
     old = new.with_suffix(".old")
     try:
         for name in files:
-            target = new / name.removeprefix(own)
+            target = new / (name.removeprefix(own) if name.startswith(own) else name.removeprefix("results/"))
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / name, target)
         (new / README).write_text(readme(cfg, read_ledger(cfg, root, results=new), commit_of(root), bundle), "utf-8")

@@ -86,8 +86,8 @@ STAGES: Final = (
     ),
     Stage(
         "evaluate",
-        "Evaluate, profile and picture every trained model, and control those with a register",
-        ("tasks.*.eval", "tasks.*.profile", "tasks.*.controls"),
+        "Evaluate and picture every trained model, and control those with a register",
+        ("tasks.*.eval", "tasks.*.controls"),
         ("base", "tap", "baselines", "joint"),
         small=("runs",),
     ),

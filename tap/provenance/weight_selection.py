@@ -112,7 +112,7 @@ def claims_resting_on(audit: Path | None, weights: Collection[str] | None = None
     runs = None if weights is None else {"/".join(PurePosixPath(name).parts[3:-1]) for name in weights}
 
     def rests(claim: dict) -> bool:
-        named = {run for part in claim["parts"] for run in part.get("runs", [])}
+        named = {run for part in claim["parts"] for run in part.get("runs", []) if not run.startswith("profiles/")}
         return bool(named if runs is None else named & runs)
 
     return [claim["id"] for claim in content["claims"] if claim["verdict"] != NOT_MEASURED and rests(claim)]

@@ -66,7 +66,7 @@ def run_controls(cfg: ScaleConfig, run: Run, stamp: Stamp = BY_HAND) -> Path:
     started, spec, settings = datetime.now(UTC), job_spec(cfg, run), task_of(cfg, run.task).controls
     task: Any = get_task(spec)
     device = select_device(spec.device)
-    with cpu_threads(spec.profile.threads):
+    with cpu_threads(spec.eval.threads):
         model = task.build_model(spec)
         weights = load_run(spec, model)
         table, arrays = measure(task, model.to(device), spec, settings, device)
@@ -83,7 +83,7 @@ def run_controls(cfg: ScaleConfig, run: Run, stamp: Stamp = BY_HAND) -> Path:
         outputs=outputs,
         started=started,
         device=describe_device(device),
-        threads=spec.profile.threads,
+        threads=spec.eval.threads,
         bases=(spec.data.root,),
         facts={"dataset": spec.data.name, "checkpoint": run.id},
     )

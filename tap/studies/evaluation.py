@@ -1,4 +1,4 @@
-"""An evaluation as a job: from the published weights of a run to its metrics, per-image values and throughput."""
+"""An evaluation as a job: from the published weights of a run to its metrics and per-image values."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
+from tap.config.lookup import method_of
 from tap.config.schema import JobSpec
 from tap.encoder.low_rank import is_low_rank
 from tap.engine.device import cpu_threads, describe_device, select_device
@@ -21,7 +20,6 @@ from tap.engine.run_weights import load_run
 from tap.plan.endpoints import endpoint_file
 from tap.plan.pretraining import is_pretraining
 from tap.plan.runs import run_of
-from tap.profiling.throughput import profile_encoder, profile_model
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, Stamp, write_record
 from tap.runs import Run
@@ -34,7 +32,7 @@ METRICS, PER_SAMPLE, RECORD = "metrics.json", "per_sample.npz", "evaluation.json
 def evaluate_run(
     spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, other_runs: Mapping[str, Run] | None = None
 ) -> None:
-    """Evaluates the published weights of a run on the validation split, and profiles its encoder.
+    """Evaluates the published weights of a run on the validation split.
 
     Writes ``metrics.json`` (flat: numbers, and facts in words), ``per_sample.npz`` and the record of the job.
 
@@ -50,7 +48,7 @@ def evaluate_run(
     """
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
-    with cpu_threads(spec.profile.threads):
+    with cpu_threads(spec.eval.threads):
         model = task.build_model(spec)
         start = own_register(model, spec.task)
         weights = load_run(spec, model)
@@ -64,8 +62,6 @@ def evaluate_run(
             **facts_of_model(spec, model),
             "device": describe_device(device),
         }
-        if not is_pretraining(spec):
-            metrics |= _profile(spec, task, model, device)
         arrays = io.BytesIO()
         np.savez_compressed(arrays, **evaluation.per_sample)
         outputs = [
@@ -85,23 +81,6 @@ def evaluate_run(
         )
 
 
-def _profile(spec: JobSpec, task: Task, model: nn.Module, device: torch.device) -> dict[str, float | int | str]:
-    """The throughput of the method's encoder, and of the full model of a dense task.
-
-    Measured on the first validation images, all brought to the model's square input.
-    """
-    encoder, settings = model.encoder, spec.profile
-    dataset, side = task.datasets(spec).validation, spec.model.image_size
-    samples = [dataset[position % len(dataset)] for position in range(settings.batch_size)]
-    images = torch.stack([_square(sample.image, side) for sample in samples]).to(device)
-    sample_ids = torch.tensor([sample.sample_id for sample in samples], device=device)
-    how = (settings.warmup, settings.iterations, settings.dtype)
-    profile = profile_encoder(encoder, images, sample_ids, *how)
-    if task.facts.dense:
-        profile |= profile_model(model, images, sample_ids, *how)
-    return profile
-
-
 def facts_of_model(spec: JobSpec, model: Any) -> dict[str, int]:
     """What `metrics.json` tells of the model itself: its parameters, and of an encoder that prunes its patches and what
     the method adds. Parameters that only the training reads are not among those of the model."""
@@ -109,17 +88,19 @@ def facts_of_model(spec: JobSpec, model: Any) -> dict[str, int]:
     if is_pretraining(spec):
         return {"parameters": parameters}
     added, in_training = (model.encoder.reducer.added_parameters(training=training) for training in (False, True))
-    # On a frozen base the updates are the method's, too (tab:parameters); they are trained and read alike.
+    # On a frozen base the updates are a task's, too, and the readouts all tasks' (tab:parameters): charged to none.
     updates = sum(parameter.numel() for name, parameter in model.named_parameters() if is_low_rank(name))
+    shared = _shared_readouts(model.encoder.reducer) if method_of(spec.method).frozen else 0
     return {
         "parameters": parameters - (in_training - added),
-        "patches": model.encoder.vit.patch_embed.num_patches,
-        "parameters_added": added + updates,
-        "parameters_added_training": in_training + updates,
+        "patches": (spec.model.image_size // spec.model.patch_size) ** 2,
+        "parameters_added": added + updates - shared,
+        "parameters_added_training": in_training + updates - shared,
+        **({"parameters_shared": shared} if shared else {}),
     }
 
 
-def _square(image: Tensor, side: int) -> Tensor:
-    """Top left corner `(C, side, side)` of an image, padded with zeros where it is smaller."""
-    image = image[:, :side, :side]
-    return F.pad(image, (0, side - image.shape[2], 0, side - image.shape[1]))
+def _shared_readouts(reducer: Any) -> int:
+    """Parameters of the controller without its registers: the two readouts, which a joint training stores once."""
+    named = reducer.controller.named_parameters()
+    return sum(parameter.numel() for name, parameter in named if not name.startswith("registers."))

@@ -15,11 +15,17 @@ from tap.encoder.staged import Shape, Stages, capacity, pack
 from tap.encoder.staged_encoder import StagedEncoder
 from tap.errors import UserError
 
-SHAPES = {"cls": (), "seg": (1, 2, 3, 4)}
+SHAPES = {"cls": (), "seg": (1, 2, 3, 4), "det": (4,)}
+TRUNKS = {
+    "windows": {"window": 3, "global_blocks": (2, 4, 5)},  # cut the grid of 5 x 6 beyond its edge
+    "windows without relative position": {"window": 3, "global_blocks": (2, 4, 5), "relative": False},
+    "relative position alone": {"relative": True},
+}
 
 
 def both(task: str, rate: float = 0.4, layers=(2, 3, 4), recovery=None, **more) -> tuple[SparseEncoder, SparseEncoder]:
-    plain = tiny_encoder("tap", rate, layers, SHAPES[task], recovery, **{"grid": (5, 6), "seed": 9, **more})
+    trunk = {"window": 3, "global_blocks": layers} if task == "det" else {}
+    plain = tiny_encoder("tap", rate, layers, SHAPES[task], recovery, **{"grid": (5, 6), "seed": 9, **trunk, **more})
     other = StagedEncoder(plain.vit, plain.reducer, plain.read_blocks, plain.recovery).eval()
     return plain, other
 
@@ -53,6 +59,21 @@ def test_the_same_as_the_plain_encoder(task, batch, rate):
 def test_any_pruning_blocks(layers, depth, task):
     plain, other = both(task, 0.3, layers, depth=depth)
     same(plain, other, tiny_images(plain, 4))
+
+
+@pytest.mark.parametrize("trunk", TRUNKS)
+@pytest.mark.parametrize("batch", [1, 3])
+def test_trunks_with_places(trunk, batch):
+    """Windows between and after the decisions, in complete, packed and rectangular stages."""
+    plain, other = both("det", 0.4, (2, 4), depth=6, **TRUNKS[trunk])
+    same(plain, other, tiny_images(plain, batch))
+
+
+def test_an_image_of_another_size_than_the_stored_positions():
+    plain, other = both("det", 0.4, (2, 4), depth=5)
+    torch.manual_seed(0)
+    images = torch.randn(3, 3, 14, 10)
+    same(plain, other, images)
 
 
 def test_counts_differ_between_images():
@@ -125,7 +146,7 @@ def test_a_capacity_holds_all_and_little_more(lengths):
     [
         ("random", {}, "for TAP with the evolving register"),
         ("tap", {"settings": {"selection": "initial"}}, "for TAP with the evolving register"),
-        ("tap", {"window": 2, "global_blocks": (2,)}, "no windows or relative position"),
+        ("tap", {"window": 2, "global_blocks": (2, 3), "padded": True}, "masks places beyond the grid's edge"),
     ],
 )
 def test_what_has_no_stages_is_refused(method, options, message):

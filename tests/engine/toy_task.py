@@ -20,7 +20,6 @@ from tap.config.schema import (
     ModelConfig,
     OptimizerConfig,
     PretrainConfig,
-    ProfileConfig,
     ScheduleConfig,
     TrainConfig,
 )
@@ -58,8 +57,7 @@ def toy_spec(
         controller=ControllerConfig(layers=(1, 2)),
         static_split=(50.0, 50.0),
         train=TrainConfig(optimizer=optimizer, schedule=schedule, **settings),
-        eval=EvalConfig(batch_size=8),
-        profile=ProfileConfig(batch_size=8),
+        eval=EvalConfig(batch_size=8, threads=1),
     )
 
 

@@ -45,7 +45,8 @@ def test_a_task_is_behind_its_own_jobs_only():
 
 def test_an_evaluation_is_not_behind_a_training_but_tables_are_behind_neither():
     training, evaluation = reached("train", "cls", "tap"), reached("evaluate", "cls", "tap")
-    assert "tap.profiling.throughput" in evaluation - training
+    assert "tap.studies.evaluation" in evaluation - training
+    assert not [name for name in training | evaluation if name.startswith("tap.profiling")], "they measure no time"
     assert "tap.engine.loop" in training - evaluation
     assert not [name for name in training | evaluation if name.startswith(("tap.paper", "tap.jobs"))]
 
@@ -85,6 +86,7 @@ def test_imports_by_a_computed_name_are_where_the_names_are_given_otherwise():
         f"tap/{name}.py"
         for name in (
             "config/options/__init__",
+            "engine/trackers",
             "jobs/registry",
             "paper/figures/build",
             "paper/tables/build",

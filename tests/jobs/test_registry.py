@@ -24,7 +24,7 @@ FIELDS = {
     "kind": "layers",
     "table": "tab_seg",
     "figure": "fig_insight",
-    "of": "probes_seg",
+    "of": "further_seg",
     "root": "data/microscopy",
     "scale": "smoke",
     "device": "cpu-some-processor-1t",
@@ -59,6 +59,7 @@ def test_every_kind_of_record_is_known():
     }
     assert kinds | {
         "profile",
+        "growth",
         "verify",
         "table",
         "figure",

@@ -122,5 +122,5 @@ def test_report_says_it_in_words(frame, filled) -> None:
     assert "Rank correlation (Spearman) with the paper over 3 common rows: -1.00" in text
     assert "Pairs of methods: 0 agree with the paper, 3 contradict it, 0 are not resolved" in text
     assert "- top1: the paper puts TAP-J (ours) above Random" in text
-    assert "| TAP-J (ours) | 290 / +2.3K | 131.4 / 2300 | 1.31 / 1.26 |" in text
+    assert "| TAP-J (ours) | 290 / +2.3K | -- / 2300 | -- / 1.26 |" in text
     assert "| EViT | -- / +0 | -- / 2277 | -- / 1.24 |" in text

@@ -15,14 +15,9 @@ def test_one_row_per_run_and_metric(project, cls_runs) -> None:
     assert list(frame.columns) == list(SCHEMA.columns)
     assert not frame.duplicated(["run", "metric"]).any()
     assert set(frame["run"]) == {run.id for run in cls_runs}
-    row = frame[(frame["run"] == "cls/tap/r0.50/main/s1") & (frame["metric"] == "encoder_speedup")].iloc[0]
-    assert (row["method"], row["rate"], row["seed"], row["value"], row["unit"]) == ("tap", 0.5, 1, 1.31, "ratio")
-    assert (row["device"], row["dtype"], row["batch"], row["kernel"]) == (
-        "CPU, 2 threads & more_",
-        "fp32",
-        64,
-        "sdpa_math",
-    )
+    row = frame[(frame["run"] == "cls/tap/r0.50/main/s1") & (frame["metric"] == "patches")].iloc[0]
+    assert (row["method"], row["rate"], row["seed"], row["value"], row["unit"]) == ("tap", 0.5, 1, 64, "patches")
+    assert row["device"] == "CPU, 2 threads & more_"
     assert (row["dataset"], row["budget"], row["start"]) == ("fashion_mnist", "4 epochs, batch 128", "dense")
     assert (project.root / row["per_sample"]).is_file()
     assert row["fingerprint"] == "f" * 8
@@ -60,7 +55,7 @@ def test_a_pretraining_run_has_no_score(project) -> None:
     ("metrics", "message"),
     [
         ({"top1": float("nan")}, "'top1' is nan"),
-        ({"top1": 80.0, "encoder_speedup": float("inf")}, "'encoder_speedup' is inf"),
+        ({"top1": 80.0, "patches": float("inf")}, "'patches' is inf"),
         ({"top1": 180.0}, "no percentage"),
         ({"top1": -1}, "no percentage"),
         ({"loss": 1.0}, "no 'top1'"),
@@ -132,6 +127,6 @@ def test_a_score_that_its_per_image_values_do_not_give_is_refused(project) -> No
 
 def test_without_a_measured_run_nothing_is_written(settings):
     path = settings / tidy_path("desk", "cls")
-    with pytest.raises(UserError, match=r"results/desk/runs/cls: no run is measured there.*--config scale=desk"):
+    with pytest.raises(UserError, match=r"results/desk/runs: no run of cls is measured there.*--config scale=desk"):
         write_tidy("desk", "cls", path, settings)
     assert not path.exists()

@@ -26,7 +26,7 @@ def test_the_runs_of_a_table():
             "tasks.cls.methods": ["dense", "random", "tap"],
         },
     )
-    expected = [("dense", 1.0), ("random", 0.5), ("tap", 0.3), ("tap", 0.5), ("tap", 0.7)]
+    expected = [("dense", 1.0), ("random", 0.5), ("tap", 0.5), ("tap", 0.3), ("tap", 0.7)]
     assert runs_of_table(cfg, "cls") == [
         Run("desk", "cls", method, rate, "main", seed) for method, rate in expected for seed in (3, 4)
     ]
@@ -101,7 +101,7 @@ TAP_RUN = Run("desk", "cls", "tap", 0.5)
         ("tasks.cls.method.length", 999, True, False, False),
         ("tasks.cls.dense.length", 999, False, True, False),
         ("tasks.cls.eval.batch_size", 999, False, False, True),
-        ("tasks.cls.profile.iterations", 999, False, False, True),
+        ("tasks.cls.profile.iterations", 999, False, False, False),
         ("tasks.cls.model.drop_path", 0.1, True, True, True),
         ("controller.tau_end", 0.2, True, False, True),
         ("tasks.seg.method.length", 999, False, False, False),

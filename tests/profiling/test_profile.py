@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from tiny_models import tiny_encoder, tiny_images
@@ -12,12 +13,12 @@ from tiny_models import tiny_encoder, tiny_images
 from tap.config.methods import DENSE, TAP
 from tap.errors import UserError
 from tap.plan import profiles
-from tap.plan.profiles import PRINTED_SPLITS, ProfileKey, device_key, parameters, profiled_methods, protocol
+from tap.plan.profiles import PRINTED_SPLITS, ProfileKey, device_key, parameters, protocol, subjects
 from tap.profiling import profile as profiling
 from tap.profiling.components import COMPONENTS, Stopwatch, components
 from tap.profiling.flops import from_counts, of_encoder
 from tap.profiling.profile import profile
-from tap.profiling.subjects import follow
+from tap.profiling.subjects import follow, trained_split
 
 CPU = torch.device("cpu")
 KEY = ProfileKey("cpu-some-1t", "smoke", "seg")
@@ -26,18 +27,19 @@ KEY = ProfileKey("cpu-some-1t", "smoke", "seg")
 @pytest.fixture(scope="module")
 def found() -> dict:
     how = replace(protocol(KEY), compiled=True)
-    return profile(KEY, how, [DENSE, TAP, "random"], CPU, compiler=lambda module: module)
+    return profile(KEY, how, [DENSE, TAP, "random", "tap@0.30"], CPU, compiler=lambda module: module)
 
 
 def test_every_method_has_both_sides_and_a_bound(found):
-    assert set(found["methods"]) == {DENSE, TAP, "random"}
+    assert set(found["methods"]) == {DENSE, TAP, "random", "tap@0.30"}
     for name, facts in found["methods"].items():
         assert facts["images_per_second"] > 0
         assert len(facts["eager"]["rounds"]) == len(facts["compiled"]["rounds"]) == 2
         assert facts["of_bound"] == pytest.approx(facts["speedup"] / facts["bound"])
         assert (facts["full"] is None) == (name != TAP)
     assert found["methods"][DENSE]["bound"] == 1
-    assert found["methods"][TAP]["bound"] > 1.3
+    assert found["methods"]["tap@0.30"]["bound"] > found["methods"][TAP]["bound"] > 1.3
+    assert found["methods"]["tap@0.30"]["title"] == found["methods"][TAP]["title"]
     assert json.loads(json.dumps(found)) == json.loads(json.dumps(found, allow_nan=False))
 
 
@@ -154,5 +156,16 @@ def test_the_protocol_is_the_papers_on_a_gpu():
 
 def test_a_profile_depends_on_no_training():
     told = parameters(ProfileKey("cpu-some-2t", "paper", "det"))
-    assert set(told) == {"device", "shapes", "model", "rate", "methods", "protocol", "split", "task"}
-    assert profiled_methods("paper", "det")[0] == DENSE
+    assert set(told) == {"device", "shapes", "model", "rate", "subjects", "protocol", "split", "task"}
+    assert subjects("paper", "det")[0] == DENSE
+    assert {"tap@0.30", "tap_f@0.70"} <= {*subjects("paper", "det")}
+
+
+def test_a_trained_checkpoint_gives_its_own_split(tmp_path):
+    assert trained_split("smoke", "seg", tmp_path) is None
+    file = tmp_path / "results/smoke/runs/seg/tap/r0.50/main/s0/controls.npz"
+    file.parent.mkdir(parents=True)
+    np.savez(file, shares=np.array([[0.2, 0.3, 0.5], [0.4, 0.3, 0.3]]))
+    path, split = trained_split("smoke", "seg", tmp_path)
+    assert path == file
+    assert split == (pytest.approx((30, 10)), pytest.approx((30, 0)), pytest.approx((40, 10)))

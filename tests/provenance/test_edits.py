@@ -50,6 +50,11 @@ NOTHING = {
         "\n\ndef unused(n):\n    return -n\n\n\ndef split_by_shares(",
     ),
     "unused constant": ("core/selection.py", "\nimport torch\n", "\nimport torch\n\nX = 1\n"),
+    "throughput, which profiles alone measure": (
+        "profiling/throughput.py",
+        "\n\ndef alternate(",
+        "\n\nprint(1)\n\n\ndef alternate(",
+    ),
     "import that nobody uses yet": (
         "core/temperature.py",
         "from math import cos, pi",
@@ -150,12 +155,6 @@ STALE = {
         "progress: float) -> tuple[Tensor",
         "progress: float = 0) -> tuple[Tensor",
         ("train/seg/*",),
-    ),
-    "throughput": (
-        "profiling/throughput.py",
-        "\n\ndef profile_encoder(",
-        "\n\nprint(1)\n\n\ndef profile_encoder(",
-        ("evaluate/*",),
     ),
     "side effect of a module": (
         "tasks/segmentation/mmseg_parts.py",

@@ -16,7 +16,6 @@ from tap.config.schema import (
     ModelConfig,
     OptimizerConfig,
     PretrainConfig,
-    ProfileConfig,
     TrainConfig,
 )
 from tap.encoder.sparse_vit import SparseEncoder
@@ -37,7 +36,7 @@ def job(**changes) -> JobSpec:
         "scale": "smoke", "task": "cls", "method": "tap", "rate": 0.5, "variant": "main", "seed": 0, "device": "cpu",
         "data": data, "model": ModelConfig(**SIZES), "pretrain": PretrainConfig(train=train), "start_from": "scratch",
         "controller": ControllerConfig(layers=(1, 2)), "static_split": (40.0, 60.0), "train": train,
-        "eval": EvalConfig(batch_size=4), "profile": ProfileConfig(batch_size=1),
+        "eval": EvalConfig(batch_size=4),
     }  # fmt: skip
     return JobSpec(**settings | changes)
 

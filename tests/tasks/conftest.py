@@ -21,7 +21,6 @@ from tap.config.schema import (
     ModelConfig,
     OptimizerConfig,
     PretrainConfig,
-    ProfileConfig,
     TrainConfig,
 )
 
@@ -55,7 +54,7 @@ def make_spec(data: DataConfig, model: ModelConfig, augment: AugmentConfig, task
         scale="smoke", task=task, method="dense", rate=1.0, variant="main", seed=0, device="cpu",
         data=data, model=model, pretrain=PretrainConfig(train=train), start_from="scratch",
         controller=ControllerConfig(), static_split=(100.0,), train=train,
-        eval=EvalConfig(batch_size=4), profile=ProfileConfig(batch_size=1),
+        eval=EvalConfig(batch_size=4),
     )  # fmt: skip
 
 

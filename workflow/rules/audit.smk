@@ -8,10 +8,10 @@ rule audit:
         ),
         tidy=[
             f"results/{SCALE}/tidy_{of}{task}.csv"
-            for of in ("", "probes_")
+            for of in ("", "further_", "probes_")
             for task in BUILT_TASKS
         ],
-        figures=group(FIGURES, [".svg", ".caption.md"], DRAWINGS),
+        figures=group(DRAWN, [".svg", ".caption.md"], DRAWINGS),
         pictures=[str(run.folder / "picture.png") for run in pictured_runs(CFG)],
         headline=makes("headline", "record"),  # its page shows the hash over all records but its own
         paper=sorted(
@@ -34,6 +34,7 @@ rule audit:
         mem_mb=takes("audit", "memory_mb"),
         runtime=takes("audit", "minutes"),
     params:
+        profiles=also_reads("audit"),
         spec=spec("audit"),
         code=code("audit"),
     message:

@@ -21,15 +21,18 @@ from tap.jobs.kinds.table import TABLE_FILES
 from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
 from tap.jobs.terminal import show_in_lines
-from tap.paper.figures.names import FIGURES
+from tap.paper.figures.names import figures_of
 from tap.paper.listing import stem_of
 from tap.paper.tables.names import groups
 from tap.plan.joint import joint_tasks
 from tap.plan.controls import files_of_controls
+from tap.plan.growth import GROWTH
+from tap.plan.profiles import profiles_in_use
 from tap.plan.runs import pictured_runs, runs_of_table
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
 from tap.provenance.equivalence import REPLAYED, code_as_recorded
+from tap.provenance.files import hash_files
 from tap.provenance.locks import hold_lock
 from tap.runs import Run
 from tap.task_facts import TASKS
@@ -70,10 +73,17 @@ config["scale"] = SCALE  # read by the captions of the report
 LOGS = f".tap/logs/{SCALE}"
 BUILT_TASKS = [task for task in CFG.tasks if is_built(task)]
 JOINT_TASKS = [task for method in FROZEN for task in joint_tasks(CFG, method)]
-OF_RATES, OF_PROBES, OF_CONTROLS, OF_SETTINGS = (
-    groups()[group] for group in ("rates", "probes", "controls", "settings")
+OF_MAIN, OF_RATES, OF_PROFILES, OF_PROBES, OF_CONTROLS, OF_SETTINGS = (
+    groups()[group]
+    for group in ("main", "rates", "profiles", "probes", "controls", "settings")
 )
-GROUPED = (*OF_RATES, *OF_SETTINGS, *OF_PROBES, *OF_CONTROLS)
+# Figures by what they are made from. The growth of this or another machine is drawn where it was measured.
+FIGURES = {
+    made_from: figures_of(made_from) for made_from in ("probes", "rates", "controls")
+}
+GROWN = figures_of("profiles") if profiles_in_use(CFG, [GROWTH]) else ()
+DRAWN = (*(name for names in FIGURES.values() for name in names), *GROWN)
+GROUPED = (*OF_MAIN, *OF_RATES, *OF_PROFILES, *OF_SETTINGS, *OF_PROBES, *OF_CONTROLS)
 TABLES, DRAWINGS = (
     f"results/{SCALE}/tables/{{name}}",
     f"results/{SCALE}/figures/{{name}}",
@@ -83,7 +93,7 @@ TABLE_RECORDED = (*TABLE_FILES, ".record.json")
 
 wildcard_constraints:
     task="|".join(CFG.all_tasks),
-    of=f"(probes_|controls_)?({'|'.join(CFG.tasks)})",
+    of=f"(further_|probes_|controls_)?({'|'.join(CFG.tasks)})",
     method="|".join(METHODS),
     rate=r"\d\.\d\d",
     variant="[a-z0-9_-]+",
@@ -91,7 +101,7 @@ wildcard_constraints:
     table="|".join(f"tab_{task}" for task in CFG.tasks),
     kind="layers|recovery",
     device=r"(cpu|gpu)-[a-z0-9-]+",
-    shapes="paper|smoke",
+    shapes="smoke|desk|paper",
     root="|".join(map(re.escape, prepared_folders(CFG))) or "none",
 
 
@@ -111,6 +121,11 @@ if workflow.is_main_process:
     say_which_data_are_missing()
 
 
+def own_cores():
+    """CPU cores that may be used here; 1 where jobs go to a cluster, whose profile says what its nodes have."""
+    return workflow.resource_settings.cores or 1
+
+
 def refuse_placeholders():
     """Ends before anything is submitted with what a profile leaves to its user."""
     defaults = workflow.resource_settings.default_resources
@@ -124,7 +139,7 @@ def refuse_placeholders():
 
 if workflow.is_main_process:
     refuse_placeholders()
-    show_in_lines(logger, Path("results", SCALE), workflow.cores or 1)
+    show_in_lines(logger, Path("results", SCALE), own_cores())
 
 
 def hold_workflow_lock():
@@ -201,6 +216,18 @@ def reads(job, name):
     return of(job, lambda kind, key: list(map(str, kind.reads(CFG, key)[name])))
 
 
+def also_reads(job, key=None):
+    """Files that a job reads where they are there, each with its hash: no inputs, so that none is made for it."""
+    return of(
+        job,
+        lambda kind, key: [
+            f"{path} {content}"
+            for path, content in hash_files(kind.also_reads(CFG, key)).items()
+        ],
+        key,
+    )
+
+
 def spec(job, key=None):
     """What a job reads of the settings, as JSON: an edit of anything else repeats nothing."""
     return of(job, lambda kind, key: kind.planned(CFG, key), key)
@@ -211,8 +238,11 @@ def code(job, key=None):
     today = of(job, lambda kind, key: kind.code(CFG, key), key)
 
     def ask(wildcards):
-        record = Path(makes(job, "record").format(**dict(wildcards.items())))
-        return code_as_recorded(record, today(wildcards))
+        found, pattern = today(wildcards), makes(job, "record")
+        patterns = of_all(JOINT_TASKS, pattern) if job == "train_joint" else [pattern]
+        records = [Path(each.format(**dict(wildcards.items()))) for each in patterns]
+        known = {code_as_recorded(record, found) for record in records}
+        return known.pop() if len(known) == 1 else found
 
     return ask if job in REPLAYED else today
 
@@ -224,9 +254,7 @@ def argument(job):
 
 def threads(job):
     """CPU threads of a job; all, so that nothing disturbs a measurement, where it says none."""
-    return of(
-        job, lambda kind, key: kind.resources(CFG, key).threads or workflow.cores or 1
-    )
+    return of(job, lambda kind, key: kind.resources(CFG, key).threads or own_cores())
 
 
 def takes(job, resource, key=None):
@@ -255,7 +283,7 @@ def all_results():
     names = [*(f"tab_{task}" for task in BUILT_TASKS), *GROUPED]
     return [
         *group(names, TABLE_FILES, tables),
-        *group(FIGURES, FIGURE_FILES, figures),
+        *group(DRAWN, FIGURE_FILES, figures),
         "paper_tables/paper.html" if IS_DEFAULT_SCALE else makes("paper_page", "html"),
         *(str(run.folder / "picture.png") for run in pictured_runs(CFG)),
         *(makes("headline", suffix) for suffix in ("json", "csv")),
@@ -265,7 +293,7 @@ def all_results():
 KNOWN_STEMS = (
     *(f"tab_{task}" for task in BUILT_TASKS),
     *GROUPED,
-    *FIGURES,
+    *DRAWN,
     "paper",
     "paper_pdf",
 )

@@ -1,4 +1,4 @@
-# Evaluation: score, token counts and throughput of one checkpoint, in one process that has the machine to itself.
+# Evaluation: score and token counts of one checkpoint. It measures no time (profile.smk does).
 
 
 rule evaluate:
@@ -14,7 +14,6 @@ rule evaluate:
         record=makes("evaluate", "record"),
     log:
         f"{LOGS}/evaluate/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
-    # All cores: a throughput that is measured beside a training means nothing.
     threads: threads("evaluate")
     resources:
         gpu=takes("evaluate", "gpus"),

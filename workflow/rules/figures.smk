@@ -1,9 +1,7 @@
 # Figures: those that are made from the same results share a job, since most of its time is the start of Python.
-from tap.paper.figures.names import FIGURES_OF
-
 BEHIND_RATES = {
-    "tidy": [f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
-    "verified": [f"results/{SCALE}/verified_{task}.json" for task in BUILT_TASKS],
+    "tidy": behind_runs("tidy", "csv"),
+    "verified": behind_runs("verified", "json"),
 }
 BEHIND_FIGURES = {
     "probes": BEHIND_PROBES,
@@ -20,7 +18,7 @@ BEHIND_FIGURES = {
 }
 
 
-for behind, drawn in FIGURES_OF.items():
+for behind, drawn in FIGURES.items():
 
     rule:
         name:
@@ -52,6 +50,9 @@ for behind, drawn in FIGURES_OF.items():
             f"Draw the figures of {behind}"
         shell:
             f"tap figure {{params.figures}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
+for behind, drawn in {**FIGURES, **({"profiles": GROWN} if GROWN else {})}.items():
 
     rule:
         name:

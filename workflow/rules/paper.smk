@@ -12,7 +12,7 @@ rule paper_page:
         tables=group(
             [*(f"tab_{task}" for task in BUILT_TASKS), *GROUPED], TABLE_FILES, TABLES
         ),
-        figures=group(FIGURES, FIGURE_FILES, DRAWINGS),
+        figures=group(DRAWN, FIGURE_FILES, DRAWINGS),
         remade=remade("paper_page"),
     output:
         [makes("paper_page", suffix) for suffix in ("html", "tex", "record.json")],
@@ -33,7 +33,7 @@ rule paper_page:
 rule paper_pdf:
     input:
         source=makes("paper_page", "tex"),
-        figures=group(FIGURES, [".pdf"], DRAWINGS),
+        figures=group(DRAWN, [".pdf"], DRAWINGS),
         remade=remade("paper_pdf"),
     output:
         makes("paper_pdf", "pdf"),

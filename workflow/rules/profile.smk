@@ -1,13 +1,19 @@
 # Profiles of this machine, apart from trainings and evaluations: `snakemake profile`. Another machine's stand beside them.
+from tap.jobs.kinds.growth import growth_here
 from tap.jobs.kinds.profile import key_here
+from tap.plan.profiles import shapes_of
 
 
 rule profile:
     input:
         lambda _: [
-            makes("profile", "profile").format(**key_here(CFG, task)._asdict())
+            makes("profile", "profile").format(
+                **key_here(CFG, task, shapes=shapes)._asdict()
+            )
+            for shapes in shapes_of(CFG)
             for task in BUILT_TASKS
         ],
+        lambda _: makes("growth", "growth").format(**growth_here(CFG)._asdict()),
 
 
 rule profile_task:
@@ -30,4 +36,57 @@ rule profile_task:
     message:
         "Profile {wildcards.task} on {wildcards.device}"
     shell:
-        f"tap profile {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+        f"tap profile {{wildcards.task}} --shapes {{wildcards.shapes}} --scale {SCALE} --spec {{params.spec:q}} 2>&1"
+        f" | tee {{log}}"
+
+
+rule growth:
+    input:
+        remade=remade("growth"),
+    output:
+        growth=makes("growth", "growth"),
+        record=makes("growth", "record"),
+    log:
+        f"{LOGS}/profile/{{device}}/{{shapes}}/growth.log",
+    threads: threads("growth")
+    resources:
+        gpu=takes("growth", "gpus"),
+        mem_mb=takes("growth", "memory_mb"),
+        runtime=takes("growth", "minutes"),
+    params:
+        spec=spec("growth"),
+        code=code("growth"),
+    message:
+        "Profile growth on {wildcards.device}"
+    shell:
+        f"tap growth --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
+rule figures_of_profiles:
+    input:
+        remade=remade("figures_of_profiles"),
+    output:
+        group(
+            figures_of("profiles"),
+            [suffix for suffix in FIGURE_FILES if suffix != ".png"],
+            DRAWINGS,
+        ),
+        pictures=report(
+            group(figures_of("profiles"), [".png"], DRAWINGS),
+            caption="../report/figure.rst",
+            category="Figures",
+        ),
+    log:
+        f"{LOGS}/figures_of_profiles.log",
+    resources:
+        mem_mb=takes("figure", "memory_mb", figures_of("profiles")),
+        runtime=takes("figure", "minutes", figures_of("profiles")),
+    params:
+        profiles=also_reads("figure", figures_of("profiles")),
+        spec=spec("figure", figures_of("profiles")),
+        code=code("figure", figures_of("profiles")),
+        figures=figures_of("profiles"),
+    message:
+        "Draw the figures of profiles"
+    shell:
+        f"tap figure {{params.figures}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"

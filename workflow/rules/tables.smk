@@ -14,7 +14,9 @@ rule gather:
         tidy=makes("gather", "tidy"),
         record=makes("gather", "record"),
     log:
-        f"{LOGS}/gather/{{task}}.log",
+        f"{LOGS}/gather/{{of}}.log",
+    wildcard_constraints:
+        of=f"(further_)?({'|'.join(CFG.tasks)})",
     resources:
         mem_mb=takes("gather", "memory_mb"),
         runtime=takes("gather", "minutes"),
@@ -22,9 +24,9 @@ rule gather:
         spec=spec("gather"),
         code=code("gather"),
     message:
-        "Gather the results of {wildcards.task}"
+        "Gather the results of {wildcards.of}"
     shell:
-        f"tap gather {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+        f"tap gather {{wildcards.of}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 # Nothing edited gets into a table or figure: what its tidy table was made from is compared with the records of the jobs.
@@ -70,6 +72,7 @@ rule table:
         mem_mb=takes("table", "memory_mb"),
         runtime=takes("table", "minutes"),
     params:
+        profiles=also_reads("table"),
         spec=spec("table"),
         code=code("table"),
     message:
@@ -78,11 +81,44 @@ rule table:
         f"tap table {{wildcards.table}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
+def behind_runs(kind, suffix, parts=("", "further_")):
+    """The files of a kind behind tables of runs: of the main runs of all tasks, and of the further ones."""
+    return [
+        f"results/{SCALE}/{kind}_{of}{task}.{suffix}"
+        for of in parts
+        for task in BUILT_TASKS
+    ]
+
+
 # Small tables share a job: most of its time is the start of Python.
+rule tables_of_main:
+    input:
+        tidy=behind_runs("tidy", "csv", [""]),
+        verified=behind_runs("verified", "json", [""]),
+        reported=reported_of(OF_MAIN),
+        remade=remade("tables_of_main"),
+    output:
+        group(OF_MAIN, TABLE_RECORDED, TABLES),
+    log:
+        f"{LOGS}/tables/of_main.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_MAIN),
+        runtime=takes("table", "minutes", OF_MAIN),
+    params:
+        profiles=also_reads("table", OF_MAIN),
+        spec=spec("table", OF_MAIN),
+        code=code("table", OF_MAIN),
+        tables=OF_MAIN,
+    message:
+        "Build the tables of the main runs"
+    shell:
+        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
 rule tables_of_rates:
     input:
-        tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
-        verified=[f"results/{SCALE}/verified_{task}.json" for task in BUILT_TASKS],
+        tidy=behind_runs("tidy", "csv"),
+        verified=behind_runs("verified", "json"),
         reported=reported_of(OF_RATES),
         remade=remade("tables_of_rates"),
     output:
@@ -93,23 +129,20 @@ rule tables_of_rates:
         mem_mb=takes("table", "memory_mb", OF_RATES),
         runtime=takes("table", "minutes", OF_RATES),
     params:
+        profiles=also_reads("table", OF_RATES),
         spec=spec("table", OF_RATES),
         code=code("table", OF_RATES),
         tables=OF_RATES,
     message:
-        "Build the tables of keep rates and memory"
+        "Build the tables of keep rates"
     shell:
         f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule tables_of_controls:
     input:
-        tidy=[f"results/{SCALE}/tidy_{task}.csv" for task in BUILT_TASKS],
-        verified=[
-            f"results/{SCALE}/verified_{of}{task}.json"
-            for of in ("", "controls_")
-            for task in BUILT_TASKS
-        ],
+        tidy=behind_runs("tidy", "csv"),
+        verified=behind_runs("verified", "json", ["", "further_", "controls_"]),
         results=[
             str(file) for task in BUILT_TASKS for file in files_of_controls(CFG, task)
         ],
@@ -128,6 +161,29 @@ rule tables_of_controls:
         tables=OF_CONTROLS,
     message:
         "Build the tables of the controls"
+    shell:
+        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
+# Whatever profiles there are; where there is none, cells are missing (`snakemake profile` fills them).
+rule tables_of_profiles:
+    input:
+        reported=reported_of(OF_PROFILES),
+        remade=remade("tables_of_profiles"),
+    output:
+        group(OF_PROFILES, TABLE_RECORDED, TABLES),
+    log:
+        f"{LOGS}/tables/of_profiles.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_PROFILES),
+        runtime=takes("table", "minutes", OF_PROFILES),
+    params:
+        profiles=also_reads("table", OF_PROFILES),
+        spec=spec("table", OF_PROFILES),
+        code=code("table", OF_PROFILES),
+        tables=OF_PROFILES,
+    message:
+        "Build the tables of profiles"
     shell:
         f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
@@ -167,6 +223,7 @@ rule headline:
         mem_mb=takes("headline", "memory_mb"),
         runtime=takes("headline", "minutes"),
     params:
+        profiles=also_reads("headline"),
         spec=spec("headline"),
         code=code("headline"),
     message:

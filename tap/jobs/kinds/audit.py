@@ -10,6 +10,7 @@ from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_scales import ScaleJob
+from tap.plan.profiles import profiles_in_use
 
 
 class Audit(ScaleJob):
@@ -24,6 +25,10 @@ class Audit(ScaleJob):
     def settings(self, cfg: ScaleConfig, key: None) -> Any:
         """The main rate."""
         return {"main_rate": cfg.main_rate}
+
+    def also_reads(self, cfg: ScaleConfig, key: None) -> Sequence[Path]:
+        """The profiles that claims on speed and memory are judged by."""
+        return profiles_in_use(cfg, list(cfg.tasks))
 
     def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
         """The page."""

@@ -1,8 +1,9 @@
-"""The evaluation of a run: score, token counts and throughput."""
+"""The evaluation of a run: score and token counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from tap.jobs.job import Resources, measuring
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
 from tap.plan.endpoints import endpoint_file
 from tap.plan.joint import other_registers
-from tap.plan.runs import run_of
+from tap.plan.runs import FURTHER, run_of, task_of
 from tap.plan.specs import job_spec
 from tap.provenance.record import Stamp
 from tap.runs import Run
@@ -24,7 +25,7 @@ class Evaluate(RunJob):
     """Measures the weights of a run."""
 
     name, command, reader = "evaluate", "evaluate", "evaluate"
-    about = "Evaluate and profile a trained run."
+    about = "Evaluate a trained run."
     makes: ClassVar[Mapping[str, str]] = {
         "metrics": f"{RUN_FOLDER}/metrics.json",
         "per_sample": f"{RUN_FOLDER}/per_sample.npz",
@@ -48,15 +49,19 @@ class Evaluate(RunJob):
 
     def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
         """What all runs measured."""
-        return {"evaluate": [file for task in built(cfg) for file in results_of_runs(cfg, task)]}
+        return {
+            "evaluate": [
+                file for task in built(cfg) for of in ("", FURTHER) for file in results_of_runs(cfg, f"{of}{task}")
+            ]
+        }
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute."""
         return code_roots.computing_with(key.task)
 
     def resources(self, cfg: ScaleConfig, key: Run) -> Resources:
-        """The machine to itself."""
-        return measuring(cfg)
+        """Its threads: it measures no time."""
+        return replace(measuring(cfg), threads=task_of(cfg, key.task).eval.threads)
 
     def run(self, cfg: ScaleConfig, spec: JobSpec, stamp: Stamp) -> None:
         """Evaluates."""

@@ -10,7 +10,9 @@ from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_names import NamedJob, Names
-from tap.paper.figures.names import FIGURES
+from tap.paper.figures.names import GROUPS, figures_of
+from tap.plan.growth import GROWTH
+from tap.plan.profiles import profiles_in_use
 from tap.provenance.publish import figures_folder
 
 FIGURE_FILES = (".pdf", ".png", ".svg", ".csv", ".caption.md", ".record.json")
@@ -29,9 +31,14 @@ class Figure(NamedJob):
         """None beside the name."""
         return {"figure": " ".join(key), "scale": cfg.scale}
 
+    def also_reads(self, cfg: ScaleConfig, key: Names) -> Sequence[Path]:
+        """The growth, of those that show it."""
+        return profiles_in_use(cfg, [GROWTH]) if any(GROUPS.get(name) == "profiles" for name in key) else []
+
     def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
-        """Every figure."""
-        return {"tables": [self.folder(cfg) / f"{name}{suffix}" for name in FIGURES for suffix in FIGURE_FILES]}
+        """Every figure; the growth of a machine where it was measured."""
+        drawn = (*figures_of("probes"), *(figures_of("profiles") if profiles_in_use(cfg, [GROWTH]) else ()))
+        return {"tables": [self.folder(cfg) / f"{name}{suffix}" for name in drawn for suffix in FIGURE_FILES]}
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """What draws figures, and the files of these."""

@@ -1,4 +1,4 @@
-"""The tidy table of a task's runs."""
+"""The tidy tables of a task's runs: those of its main table, and its further ones."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ from tap.jobs import code_roots
 from tap.jobs.files import results_of_runs
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_tasks import TaskJob
-from tap.plan.runs import runs_of_table
+from tap.plan.runs import runs_of_tidy
 
 
 class Gather(TaskJob):
     """Gathers what was measured."""
 
     name, command = "gather", "gather"
-    about = "Gather what the runs of a task measured into one tidy table."
+    about = (
+        "Gather what the runs of a task measured into a tidy table (further_TASK: its other keep rates and variants)."
+    )
     makes: ClassVar[Mapping[str, str]] = {
-        "tidy": "results/{scale}/tidy_{task}.csv",
-        "record": "results/{scale}/tidy_{task}.record.json",
+        "tidy": "results/{scale}/tidy_{of}.csv",
+        "record": "results/{scale}/tidy_{of}.record.json",
     }
+
+    def key(self, cfg: ScaleConfig, wildcards: Mapping[str, str]) -> str:
+        """The task, or ``further_`` and the task."""
+        return wildcards["of"]
 
     def settings(self, cfg: ScaleConfig, key: str) -> Any:
         """The runs that there are."""
-        return {"task": key, "runs": sorted(run.id for run in runs_of_table(cfg, key))}
+        return {"task": key, "runs": sorted(run.id for run in runs_of_tidy(cfg, key))}
 
     def reads(self, cfg: ScaleConfig, key: str) -> Mapping[str, Sequence[Path]]:
         """What they measured."""

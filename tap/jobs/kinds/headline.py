@@ -10,6 +10,8 @@ from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_scales import ScaleJob
+from tap.plan.profiles import profiles_in_use
+from tap.plan.runs import FURTHER
 
 
 class Headline(ScaleJob):
@@ -29,7 +31,12 @@ class Headline(ScaleJob):
 
     def reads(self, cfg: ScaleConfig, key: None) -> Mapping[str, Sequence[Path]]:
         """The tidy tables."""
-        return {"tidy": [Path(f"results/{cfg.scale}/tidy_{task}.csv") for task in self.settings(cfg, key)["tasks"]]}
+        tasks = self.settings(cfg, key)["tasks"]
+        return {"tidy": [Path(f"results/{cfg.scale}/tidy_{of}{task}.csv") for task in tasks for of in ("", FURTHER)]}
+
+    def also_reads(self, cfg: ScaleConfig, key: None) -> Sequence[Path]:
+        """The profiles."""
+        return profiles_in_use(cfg, self.settings(cfg, key)["tasks"])
 
     def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
         """The numbers."""

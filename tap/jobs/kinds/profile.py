@@ -8,24 +8,31 @@ from typing import Annotated, Any, ClassVar, cast
 import typer
 
 from tap.config.load import load_scale
+from tap.config.methods import DENSE
 from tap.config.schema import ScaleConfig
+from tap.errors import UserError
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.job import Content, Job, Resources
 from tap.plan.profiles import (
+    PROFILES,
     ProfileKey,
     Shapes,
     check_task,
     device_key,
     parameters,
-    profiled_methods,
     protocol,
+    shaped,
     shapes_of,
 )
+from tap.plan.runs import task_of
 
-PROFILE_FOLDER = "results/profiles/{device}/{shapes}"
+PROFILE_FOLDER = f"{PROFILES}/{{device}}/{{shapes}}"
 DeviceOption = Annotated[
     str | None, typer.Option("--device", help="cpu, cuda or auto; that of params.yaml if not given")
+]
+ShapesOption = Annotated[
+    str | None, typer.Option("--shapes", help="the scale whose models and images are timed; the paper's if not given")
 ]
 MethodOption = Annotated[
     list[str] | None, typer.Option("--method", help="profile this one beside no pruning (may be repeated); all if none")
@@ -60,7 +67,7 @@ class Profile(Job[ProfileKey]):
 
     def roots(self, cfg: ScaleConfig, key: ProfileKey) -> Sequence[str]:
         """The profiling, and every method that it times."""
-        methods = profiled_methods(key.shapes, key.task)
+        methods = dict.fromkeys((DENSE, *task_of(shaped(key.shapes), key.task).methods))
         of_models = [root for name in methods for root in code_roots.of_model(key.task, name)]
         return ("tap.profiling.profile:profile_task", *dict.fromkeys(of_models))
 
@@ -79,13 +86,14 @@ class Profile(Job[ProfileKey]):
         def call(
             task: TaskArgument,
             device: DeviceOption = None,
+            shapes: ShapesOption = None,
             method: MethodOption = None,
             scale: ScaleOption = None,
             spec: SpecOption = None,
         ) -> None:
             check_task(task)
             cfg = load_scale(scale)
-            key = key_here(cfg, task, device)
+            key = key_here(cfg, task, device, shapes)
             self.require_planned(cfg, key, spec)
             from tap.profiling.profile import profile_task
 
@@ -94,15 +102,18 @@ class Profile(Job[ProfileKey]):
         return call
 
 
-def key_here(cfg: ScaleConfig, task: str, device: str | None = None) -> ProfileKey:
-    """The profile of a task on this machine.
+def key_here(cfg: ScaleConfig, task: str, device: str | None = None, shapes: str | None = None) -> ProfileKey:
+    """The profile of a task on this machine: at the paper's shapes if none are given.
 
     Raises:
-        UserError: a GPU is asked for and there is none.
+        UserError: a GPU is asked for and there is none, or the scale is not profiled at such shapes.
     """
-    shapes = shapes_of(cfg)
-    cpu = ProfileKey("cpu-", shapes, task)
-    return ProfileKey(device_key(device or cfg.device, protocol(cpu).threads), shapes, task)
+    known = shapes_of(cfg)
+    chosen = next((name for name in known if name == (shapes or known[-1])), None)
+    if chosen is None:
+        raise UserError(f"shapes: '{shapes}' is not profiled at scale {cfg.scale}; choose from {', '.join(known)}")
+    cpu = ProfileKey("cpu-", chosen, task)
+    return ProfileKey(device_key(device or cfg.device, protocol(cpu).threads), chosen, task)
 
 
 JOB = Profile()

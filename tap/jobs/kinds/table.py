@@ -12,7 +12,8 @@ from tap.jobs.code_roots import built
 from tap.jobs.files import results_of_runs
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_names import NamedJob, Names
-from tap.paper.tables.names import groups, main_tables, names
+from tap.paper.tables.names import groups, main_tables, names, profiled
+from tap.plan.profiles import profiles_in_use
 from tap.provenance.publish import tables_folder
 
 TABLE_FILES = (".tex", ".csv", ".compare.csv", ".compare.md")
@@ -41,6 +42,11 @@ class Table(NamedJob):
             "verified": [results / f"verified_{task}.json"],
             "results": results_of_runs(cfg, task),
         }
+
+    def also_reads(self, cfg: ScaleConfig, key: Names) -> Sequence[Path]:
+        """The profiles that they show."""
+        shown = dict.fromkeys(profile for table in key for profile in profiled(table, list(cfg.tasks)))
+        return profiles_in_use(cfg, list(shown))
 
     def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
         """Every table of the scale's tasks."""

@@ -32,7 +32,7 @@ class Verify(Job[str]):
     makes: ClassVar[Mapping[str, str]] = {"record": "results/{scale}/verified_{of}.json"}
 
     def key(self, cfg: ScaleConfig, wildcards: Mapping[str, str]) -> str:
-        """Of what: a task, or `probes_` or `controls_` and a task."""
+        """Of what: a task, or `further_`, `probes_` or `controls_` and a task."""
         return wildcards["of"]
 
     def key_of_record(self, cfg: ScaleConfig, content: Content) -> str:

@@ -14,7 +14,7 @@ from tap.paper.audit.words import Picture, pictures_of
 from tap.paper.consistency import findings
 from tap.paper.consistency.rule import EXACT, Finding
 from tap.paper.evidence import Evidence
-from tap.paper.tidy import tidy_path
+from tap.paper.tidy import tidy_paths
 from tap.paper.tidy_probes import tidy_probes_path
 from tap.task_facts import TASKS
 
@@ -144,9 +144,14 @@ def _without_edited(
     outcome: Outcome, scale: str, chain: Mapping[str, Link], alterations: tuple[Alteration, ...]
 ) -> Outcome:
     behind = {link for run in outcome.runs for link in upstream(run, dict(chain))}
-    tasks = {run.split("/")[1 if run.startswith("probes/") else 0] for run in outcome.runs}
+    tasks = {run.split("/")[1 if run.startswith("probes/") else 0] for run in outcome.runs}  # none of a profile
     # Tables that predicates read, and what jobs read beside other runs: data (by their record) and endpoints.
-    read = {path(scale, task).as_posix() for path in (tidy_path, tidy_probes_path) for task in TASKS if task in tasks}
+    read = {
+        path.as_posix()
+        for task in TASKS
+        if task in tasks
+        for path in (*tidy_paths(scale, task), tidy_probes_path(scale, task))
+    }
     records = (record for link in behind if link in chain for record in chain[link].records.values())
     read |= {name for record in records for name in record.get("inputs", {})}
     edited = [

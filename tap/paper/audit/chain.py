@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tap.errors import UserError
+from tap.paper.profiles import FOLDER as PROFILES
+from tap.paper.profiles import file_of_profile, id_of_profile
 
 METRICS = "metrics.json"
 
@@ -18,7 +20,7 @@ class Link:
     """One run (or probe) as its files tell of it.
 
     Attributes:
-        id: run id, or ``probes/<task>/<kind>``.
+        id: run id, ``probes/<task>/<kind>`` or ``profiles/<device>/<shapes>/<task>``.
         folder: where it lies, relative to the project.
         metrics: what it measured; empty for a pre-training or a probe.
         records: contents of its records, by file name.
@@ -33,13 +35,17 @@ class Link:
 
 
 def folder_of(link: str, scale: str) -> str:
-    """Folder of a run or probe, relative to the project."""
+    """Folder of a run, probe or profile, relative to the project."""
+    if link.startswith(f"{PROFILES}/"):
+        return Path(file_of_profile(link)).parent.as_posix()
     return f"results/{scale}/{link}" if link.startswith("probes/") else f"results/{scale}/runs/{link}"
 
 
 def id_of(file: str, scale: str) -> str | None:
-    """The run or probe that a file belongs to; None for other files."""
+    """The run, probe or profile that a file belongs to; None for other files."""
     parts = Path(file).parts
+    if parts[:2] == ("results", PROFILES) and len(parts) == 5:
+        return id_of_profile(file)
     if parts[:3] == ("results", scale, "runs") and len(parts) > 8:
         return "/".join(parts[3:8])
     if parts[:3] == ("results", scale, "probes") and len(parts) > 5:
@@ -81,7 +87,8 @@ def _read(name: str, scale: str, root: Path) -> Link:
     folder = folder_of(name, scale)
     metrics: dict[str, Any] = {}
     records: dict[str, dict[str, Any]] = {}
-    for path in sorted((root / folder).glob("*.json")):
+    profile = f"{Path(name).name}.record.json" if name.startswith(f"{PROFILES}/") else "*.json"
+    for path in sorted((root / folder).glob(profile)):
         content = _json(path)
         if path.name == METRICS:
             metrics = content

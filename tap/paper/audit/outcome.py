@@ -65,7 +65,10 @@ def by_interval(interval: Interval | None, threshold: float = 0.0) -> Verdict:
 
 
 def combine(verdicts: Sequence[Verdict]) -> Verdict:
-    """Of a claim with several parts: one contradiction contradicts it, and only all parts together support it."""
+    """Of a claim with several parts: one contradiction contradicts it, and only all parts together support it.
+
+    Parts whose measurements cannot be compared with the paper's settle nothing.
+    """
     if Verdict.CONTRADICTED in verdicts:
         return Verdict.CONTRADICTED
     if not verdicts or all(verdict == Verdict.NOT_MEASURED for verdict in verdicts):

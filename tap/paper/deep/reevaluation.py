@@ -153,7 +153,7 @@ def _again(cfg: ScaleConfig, ledger: Ledger, record: Record, sample: Sample) -> 
         return 0, [Difference(values, "images", count, len(dataset))]
     positions = sample.of(run, count)
     device = select_device(spec.device)
-    with cpu_threads(spec.profile.threads), torch.inference_mode():
+    with cpu_threads(spec.eval.threads), torch.inference_mode():
         model: Any = task.build_model(spec)
         _load(spec, model, record, weights)
         model.to(device).eval()
@@ -196,13 +196,14 @@ def _weights(ledger: Ledger, record: Record) -> dict[str, Path] | None:
 
 
 def _load(spec: JobSpec, model: Any, record: Record, weights: Mapping[str, Path]) -> None:
-    """Fills a model with the weights of its record: one file, or a frozen base and what a task has beside it."""
+    """Fills a model with its weights among those that its evaluation read: one file, or a frozen base and a task's."""
     hashes = {name: str(record.inputs[name]["sha256"]) for name in weights}
-    own = next(name for name in weights if len(weights) == 1 or f"/{spec.method}/" in name)
+    folder = run_of_record(record).folder.as_posix()
+    own = next(name for name in weights if name.startswith(f"{folder}/"))
     if not is_joint(spec):
         load_weights(weights[own], model, hashes[own])
         return
-    base = next(name for name in weights if name != own)
+    base = next(name for name in weights if f"/{spec.method}/" not in name)  # other tasks' runs are read as well
     load_alone(model, spec.task, weights[base], weights[own], hashes[base], hashes[own])
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from tap.provenance.ledger import Ledger
+from tap.provenance.ledger import PROFILES, Ledger
 
 
 @contextmanager
@@ -33,5 +33,8 @@ def as_project(scale: str, ledger: Ledger) -> Iterator[Ledger]:
             if path.name != "results" and not path.name.startswith("."):
                 os.symlink(path, root / path.name)
         shutil.copytree(ledger.outside[own], root / own)
-        outside = {name: path.absolute() for name, path in ledger.outside.items() if name != own}
+        profiles = f"results/{PROFILES}"
+        if ledger.outside[profiles].is_dir():
+            shutil.move(root / own / PROFILES, root / profiles)
+        outside = {name: path.absolute() for name, path in ledger.outside.items() if name not in (own, profiles)}
         yield replace(ledger, root=root, outside=outside)

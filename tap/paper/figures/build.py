@@ -1,4 +1,4 @@
-"""Draws a figure by its name: from the tidy tables of a scale to PDF, PNG, the CSV behind it and its caption."""
+"""Draws a figure by its name: from the results of a scale to PDF, PNG, the CSV behind it and its caption."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from tap.errors import UserError
 from tap.paper.evidence import Evidence
 from tap.paper.figures.captions import caption
 from tap.paper.figures.figure import PaperFigure
-from tap.paper.figures.names import FIGURES, FIGURES_OF
+from tap.paper.figures.names import FIGURES, GROUPS
 from tap.paper.figures.style import files_of, styled
 from tap.paper.listing import stem_of
 from tap.paper.tables.build import files_of_group
 from tap.paper.tables.caption import SMOKE_NOTE
+from tap.plan.growth import GROWTH
+from tap.plan.profiles import profiles_in_use
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 
@@ -78,8 +80,10 @@ def build_figure(
     """
     started, root = datetime.now(UTC), Path(root)
     stem, evidence = stem_of("figure", name, FIGURES), Evidence(scale, root)
-    group = next(group for group, figures in FIGURES_OF.items() if stem in figures)
-    read = files_of_group(group, evidence, list(evidence.settings.tasks))
+    if GROUPS[stem] == "profiles":
+        read = [root / path for path in profiles_in_use(evidence.settings, [GROWTH], root)]
+    else:
+        read = files_of_group(GROUPS[stem], evidence, list(evidence.settings.tasks))
     contents = render_figure(stem, evidence)
     files = [atomic_write(Path(out_folder) / f"{stem}{suffix}", content) for suffix, content in contents.items()]
     record_job(

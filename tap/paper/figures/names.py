@@ -1,24 +1,25 @@
 """Which figures there are, known without importing matplotlib: the workflow reads this.
 
 A figure is a file ``fig_<name>.py`` of this folder with a `FIGURE` (`tap.paper.figures.figure.PaperFigure`) and the
-literal ``READS``, which says what it is made from, as a table's does: ``"probes"``, ``"rates"`` or ``"controls"``.
+literal ``READS``, what it is made from:
+
+* ``"probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks;
+* ``"profiles"``: the growth of a machine, without which it cannot be drawn.
+* ``"rates"`` and ``"controls"``: what tables of these groups are made from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from tap.paper.listing import declared
 
-GROUPS: Final = ("probes", "rates", "controls")
-
-_FOUND = declared(Path(__file__).parent, "fig_", GROUPS)
-FIGURES = tuple(_FOUND)
+GROUPS = declared(Path(__file__).parent, "fig_", ("probes", "profiles", "rates", "controls"))
+"""What each figure is made from, by file stem."""
+FIGURES = tuple(GROUPS)
 """File stems of all figures."""
 
-FIGURES_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    group: tuple(name for name, of in _FOUND.items() if of == group) for group in GROUPS
-}
-"""File stems by what the figures are made from."""
+
+def figures_of(group: str) -> tuple[str, ...]:
+    """File stems of the figures that are made from the same."""
+    return tuple(name for name, known in GROUPS.items() if known == group)

@@ -15,12 +15,14 @@ from tap.paper.probe_results import files_behind as files_of_probes
 from tap.paper.reported import reported_path
 from tap.paper.tables.compare import compare
 from tap.paper.tables.main_table import main_table
-from tap.paper.tables.names import groups, main_tables, names
+from tap.paper.tables.names import groups, main_tables, names, profiled
 from tap.paper.tables.render import csv_text, to_csv, to_latex
 from tap.paper.tables.report import to_markdown
 from tap.paper.tables.table import Table, fill
 from tap.paper.tidy import METRICS_FILE, tidy_path
 from tap.plan.controls import files_of_controls
+from tap.plan.profiles import profiles_in_use
+from tap.plan.runs import FURTHER
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.provenance.verify import verified_path
@@ -74,11 +76,14 @@ def files_read(label: str, evidence: Evidence) -> list[Path]:
     tasks = [main_tables()[stem]] if group == "runs" else list(evidence.settings.tasks)
     if group == "runs" and not (path := root / tidy_path(scale, tasks[0])).is_file():
         raise UserError(f"{path}: is not there; `tap gather {tasks[0]} --scale {scale}` makes it")
-    return files_of_group(group, evidence, tasks)
+    profiles = [root / path for path in profiles_in_use(evidence.settings, profiled(stem, tasks), root)]
+    if group in ("settings", "profiles"):
+        return profiles
+    return files_of_group(group, evidence, tasks) + profiles
 
 
 def files_of_group(group: str, evidence: Evidence, tasks: Sequence[str]) -> list[Path]:
-    """What tables and figures of a group are made from, as far as it is there.
+    """What tables and figures of a group of runs, probes or controls are made from, as far as it is there.
 
     Args:
         group: what they read, as they declare it.
@@ -86,11 +91,10 @@ def files_of_group(group: str, evidence: Evidence, tasks: Sequence[str]) -> list
         tasks: whose results.
     """
     root, scale = evidence.root, evidence.scale
-    if group == "settings":
-        return []
     if group == "probes":
         return [path for task in tasks for path in files_of_probe_results(evidence, task)]
-    found = [root / path(scale, task) for task in tasks for path in (tidy_path, verified_path)]
+    parts = ("",) if group in ("runs", "main") else ("", FURTHER)
+    found = [root / path(scale, f"{of}{task}") for task in tasks for of in parts for path in (tidy_path, verified_path)]
     if group == "controls":
         found += [root / path for task in tasks for path in files_of_controls(evidence.settings, task)]
         found += [root / verified_path(scale, f"controls_{task}") for task in tasks]

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from tap.config.methods import DENSE
 from tap.core.budget import keep_count
+from tap.paper.evidence import Evidence
 from tap.paper.measured import FLOORS, Measured
+from tap.paper.profiles import MEND
 from tap.paper.tables.latex import MISSING, count, escape
 from tap.paper.units import points_of, text_of_score
 from tap.task_facts import TASKS, Metric
@@ -21,7 +23,7 @@ DATASETS = {
     "coco": "COCO",
 }
 
-_NOISE, _MISSED = 1.1, 0.05
+_MISSED = 0.05
 
 _START = {
     "scratch": "random weights",
@@ -30,7 +32,9 @@ _START = {
 }
 
 
-def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: str, name: str) -> list[str]:
+def main_caption(
+    title: str, measured: Measured, methods: Sequence[str], scale: str, name: str, speeds: Sequence[str] = ()
+) -> list[str]:
     """Caption of a main table, as sentences in LaTeX.
 
     Args:
@@ -39,6 +43,7 @@ def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: 
         methods: rows of the table.
         scale: ``smoke``, ``desk`` or ``paper``.
         name: stem of the table's files.
+        speeds: what is to be said of the throughput.
     """
     data = ", ".join(DATASETS.get(item, item) for item in measured.facts("dataset")) or "no data yet"
     points = points_of(_score(measured)) if len(measured.frame) else "points"
@@ -47,11 +52,12 @@ def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: 
         *([rf"\textbf{{{SMOKE_NOTE}}}"] if scale == "smoke" else []),
         f"Parentheses give changes from no pruning in {points}, and throughput as a multiple of the dense encoder "
         "on the same kernel in the same process (of no pruning itself: the noise of that measurement).",
+        *speeds,
         "Size/add. lists the no-pruning model once and then each method's addition at inference, counted from the "
         "built models.",
+        *_shared_parameters(measured, methods),
         *_only_in_training(measured, methods),
         _where(measured),
-        *_machine_noise(measured, methods),
         _seeds(measured, methods, name),
         _training(measured),
         *_token_counts(measured, methods),
@@ -83,32 +89,34 @@ def _score(measured: Measured) -> Metric:
     return TASKS[str(measured.frame["task"].iloc[0])].score
 
 
-def _where(measured: Measured) -> str:
-    """Device, batch, precision and kernel of the throughput; several of one kind are all named."""
-    parts = []
-    for column, name in (
-        ("device", "device"),
-        ("batch", "batch"),
-        ("dtype", "precision"),
-        ("kernel", "attention kernel"),
-    ):
-        found = measured.facts(column)
-        if found:
-            mixed = " (not the same for every row)" if len(found) > 1 else ""
-            parts.append(f"{name} {escape(', '.join(found))}{mixed}")
-    return f"Throughput: {'; '.join(parts)}." if parts else ""
+def profile_sentences(evidence: Evidence, task: str) -> list[str]:
+    """Where the throughput of a task was measured and how, in LaTeX, or what measures it."""
+    found = []
+    for shapes in dict.fromkeys((evidence.profiled_shapes, evidence.own_shapes)):
+        profile = evidence.profile(task, shapes)
+        whose = "this scale's own model" if shapes == evidence.own_shapes else "a model of the paper's shapes"
+        if profile is None:
+            found.append(escape(f"Throughput of {whose} has not been measured here: {MEND} does."))
+        else:
+            found.append(escape(f"Throughput of {whose} with random weights: {profile.words()}."))
+    return found
 
 
-def _machine_noise(measured: Measured, methods: Sequence[str]) -> list[str]:
-    """How the dense encoder's own speed differs between the rows, where it does by more than a tenth."""
-    found = [measured.value(method, "encoder_dense_images_per_second") for method in methods]
-    speeds = [value.mean for value in found if value is not None]
-    if not speeds or max(speeds) <= _NOISE * min(speeds):
-        return []
-    return [
-        f"The dense encoder itself ran at {min(speeds):.3g} to {max(speeds):.3g} im/s beside the different rows, so "
-        "the multiples compare rows and im/s do not."
+def speeds_note(evidence: Evidence) -> str:
+    """Machine and protocol of the profiles of all tasks, or what measures what is missing; plain text."""
+    shown = {task: evidence.profile(task, evidence.profiled_shapes) for task in evidence.settings.tasks}
+    found = [
+        f"Speed and memory of {task}: {profile.words()}." for task, profile in shown.items() if profile is not None
     ]
+    if absent := [task for task, profile in shown.items() if profile is None]:
+        found.append(f"Speed and memory of {', '.join(absent)} have not been measured here: {MEND} does.")
+    return " ".join(found)
+
+
+def _where(measured: Measured) -> str:
+    """Devices of the evaluations."""
+    found = measured.facts("device")
+    return f"Evaluated on {escape(', '.join(found))}." if found else ""
 
 
 def _seeds(measured: Measured, methods: Sequence[str], name: str) -> str:
@@ -147,6 +155,17 @@ def _training(measured: Measured) -> str:
         if texts:
             parts.append(f"{of}: {escape(' or '.join(texts))}")
     return f"Training: {'; '.join(parts)}." if parts else ""
+
+
+def _shared_parameters(measured: Measured, methods: Sequence[str]) -> list[str]:
+    """Names the methods whose tasks share parameters, which are charged to none of them."""
+    found = {method: measured.value(method, "parameters_shared") for method in methods}
+    return [
+        f"The addition of {escape(method)} is a task's own; {count(value.mean)} parameters of readouts that all tasks "
+        "share are charged to none."
+        for method, value in found.items()
+        if value is not None
+    ]
 
 
 def _only_in_training(measured: Measured, methods: Sequence[str]) -> list[str]:

@@ -57,7 +57,7 @@ def compare(filled: Filled) -> pd.DataFrame:
 def plain_columns(filled: Filled) -> list[str]:
     """Columns that are only set side by side: the paper's and those that are typeset, without the judged ones."""
     judged = {*filled.table.judged, *(f"{score}_delta" for score in filled.table.judged)}
-    shown = {key for head in filled.table.heads for key in head.keys}
+    shown = {key for head in filled.heads for key in head.keys}
     shown |= set() if filled.table.reported is None else {column.key for column in filled.table.reported.columns}
     return [column.key for column in filled.columns if column.key in shown - judged]
 

@@ -1,5 +1,7 @@
 """The main table of a task, such as `tab_cls`: scores, sizes and throughput of its methods at the main keep rate.
 
+Throughput comes from profiles of a machine: at the paper's shapes, and at desk scale of the scale's own model, too.
+
 Rows are the paper's and every further method that was measured, and the floors of a dense task. A cell that has not
 been measured prints as missing.
 """
@@ -14,7 +16,7 @@ from tap.paper.evidence import Evidence
 from tap.paper.measured import FLOORS, Value
 from tap.paper.reported import Column, Row
 from tap.paper.tables import latex
-from tap.paper.tables.caption import floors, main_caption
+from tap.paper.tables.caption import floors, main_caption, profile_sentences
 from tap.paper.tables.table import BEHIND, Cells, Head, Table, known
 from tap.paper.units import in_unit
 from tap.task_facts import TASKS
@@ -33,6 +35,8 @@ _THROUGHPUT = {
     "encoder": ("encoder_images_per_second", "encoder_speedup"),
     "full": ("full_images_per_second", "full_speedup"),
 }
+_OWN = ("own_images_per_second", "own_speedup")
+"""The same of the encoder at the scale's own shapes, where they are not those of the paper."""
 _FULL_TOO = ("det",)
 """Tasks whose table has the throughput of the full model beside that of the encoder."""
 
@@ -47,7 +51,8 @@ def main_table(task: str) -> Table:
         columns.append(Column(item.name, item.title, in_unit(item, "percent")))
         columns.append(Column(f"{item.name}_delta", f"{item.title} (\u0394)", in_unit(item, "points")))
     for speed in speeds:
-        columns += [Column(key, key, unit) for key, unit in zip(_THROUGHPUT[speed], ("images/s", "ratio"), strict=True)]
+        columns += _speed_columns(_THROUGHPUT[speed])
+    columns += _speed_columns(_OWN)
     columns += [Column("size_training", "Size/add. in training", "parameters")]
     columns += [Column(name, name, "patches") for name in TOKENS]
     return Table(
@@ -60,6 +65,7 @@ def main_table(task: str) -> Table:
                 for item in metrics
             ),
             *(Head(printed, _THROUGHPUT[speed], BEHIND) for speed, printed in speeds.items()),
+            Head(r"own im/s ($\times$)", _OWN, BEHIND, optional=True),
         ),
         cells=partial(_cells, task, list(speeds)),
         columns=tuple(columns),
@@ -83,10 +89,23 @@ def _cells(task: str, speeds: Sequence[str], evidence: Evidence) -> Cells:
             cells[method, score] = measured.value(method, score)
             cells[method, f"{score}_delta"] = None if method == DENSE else measured.difference(method, score)
         for metric in (name for speed in speeds for name in _THROUGHPUT[speed]):
-            cells[method, metric] = measured.value(method, metric)
+            cells[method, metric] = evidence.speed(task, method, metric)
+        for column, metric in zip(_OWN, _THROUGHPUT["encoder"], strict=True):
+            cells[method, column] = own_speed(evidence, task, method, metric)
         cells[method, "size_training"] = None if method == DENSE else measured.value(method, ADDED_TRAINING)
         cells |= {(method, name): measured.value(method, name) for name in TOKENS}
     return known(cells | {(key, TASKS[task].score.name): value for key, value in measured.floors().items()})
+
+
+def own_speed(evidence: Evidence, task: str, selector: str, metric: str) -> Value | None:
+    """A speed at the scale's own shapes, where they are not those that stand beside the paper's."""
+    own = evidence.own_shapes
+    profile = None if own == evidence.profiled_shapes else evidence.profile(task, own)
+    return None if profile is None else profile.value(selector, metric)
+
+
+def _speed_columns(keys: tuple[str, str]) -> list[Column]:
+    return [Column(key, key, unit) for key, unit in zip(keys, ("images/s", "ratio"), strict=True)]
 
 
 def _row(key: str) -> Row:
@@ -114,6 +133,7 @@ def _note(task: str, evidence: Evidence) -> str:
 
 
 def _caption(task: str, evidence: Evidence, rows: Sequence[str]) -> list[str]:
-    sentences = main_caption(_title(task), evidence.measured(task), rows, evidence.scale, f"tab_{task}")
+    speeds = profile_sentences(evidence, task)
+    sentences = main_caption(_title(task), evidence.measured(task), rows, evidence.scale, f"tab_{task}", speeds)
     marked = any(_mark(task, row) for row in rows)
     return [*sentences, *([f"{latex.DAGGER} common parameter-free recovery."] if marked else [])]

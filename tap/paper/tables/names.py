@@ -3,24 +3,28 @@
 A table is a file ``tab_<name>.py`` of this folder with a `TABLE` (`tap.paper.tables.table.Table`) and the literal
 ``READS``, the group of inputs that it needs:
 
-* ``"rates"``: the tidy tables of all tasks' runs;
+* ``"main"``: the tidy tables of the runs of all tasks' main tables;
+* ``"rates"``: these, and those of all tasks' other keep rates and variants;
+* ``"profiles"``: profiles of machines alone, as far as there are some;
+* ``"profiles"``: profiles of machines alone, as far as there are some;
 * ``"probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks;
 * ``"controls"``: the controls of trained TAP checkpoints, and what ``"rates"`` reads;
 * ``"settings"``: settings and code alone, no run.
 
 Every task has a main table as well, ``tab_<task>``, which no file has to declare (`tap.paper.tables.main_table`); it
-reads ``"runs"``, the tidy table of that task.
+reads ``"runs"``, the tidy table of that task. Tables of runs and of rates show profiles, too, where there are some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tap.paper.listing import declared
+from tap.plan.growth import GROWTH
 from tap.task_facts import TASKS
 
-GROUPS = ("runs", "rates", "probes", "controls", "settings")
+GROUPS = ("runs", "main", "rates", "profiles", "probes", "controls", "settings")
 
 
 def groups() -> dict[str, list[str]]:
@@ -39,6 +43,20 @@ def groups() -> dict[str, list[str]]:
 def main_tables() -> Mapping[str, str]:
     """The task of every main table, by file stem."""
     return {f"tab_{task}": task for task in TASKS}
+
+
+def profiled(table: str, tasks: Sequence[str]) -> list[str]:
+    """The profiles that a table shows, of those of some tasks.
+
+    Args:
+        table: file stem.
+        tasks: of the scale.
+    """
+    if table == "tab_growth":
+        return [GROWTH]
+    if table in main_tables():
+        return [main_tables()[table]]
+    return [*tasks] if any(table in groups()[group] for group in ("main", "rates", "profiles")) else []
 
 
 def names() -> list[str]:

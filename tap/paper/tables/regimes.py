@@ -8,6 +8,7 @@ from tap.config.methods import TAP
 from tap.paper.measured import Value
 
 REGIMES: Final = {TAP: "j", "tap_f": "f"}
+# Of profiles, not of evaluations.
 ENCODER, FULL, SPEEDUP, PEAK = "encoder_images_per_second", "full_images_per_second", "encoder_speedup", "peak_gb"
 FULL_TOO: Final = ("det",)
 """Tasks of which the paper lists the throughput of the full model, too."""

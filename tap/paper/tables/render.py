@@ -52,6 +52,8 @@ _FORMS: dict[str, Callable[[float], str]] = {
     "ratio": latex.ratio,
     "parameters": lambda value: f"{value:,.0f}",
     "GB": lambda value: f"{value:.2f}",
+    "ms": lambda value: f"{value:.3g}",
+    "MiB": lambda value: f"{value:.3g}",
     **{
         in_unit(metric, unit): form
         for metric in METRICS.values()
@@ -70,7 +72,7 @@ def to_latex(filled: Filled) -> str:
         while len(groups) <= row.group:
             groups.append([])
         name = [latex.escape(row.label) + _mark(filled, row)] if table.first is not None else []
-        groups[row.group].append([*name, *(_joined(filled, row, head, best) for head in table.heads)])
+        groups[row.group].append([*name, *(_joined(filled, row, head, best) for head in filled.heads)])
     sentences = (_caption if table.caption is None else _own_caption)(filled)
     sentences += [latex.escape(text) for text in [learning_note(filled.evidence, runs_behind(filled))] if text]
     further = any(not row.in_paper for row in filled.layout.rows)
@@ -81,11 +83,11 @@ def to_latex(filled: Filled) -> str:
     return latex.Tabular(
         label=table.label,
         caption="\n".join(sentences),
-        heads=[*([] if table.first is None else [table.first]), *(head.printed for head in table.heads)],
+        heads=[*([] if table.first is None else [table.first]), *(head.printed for head in filled.heads)],
         groups=groups,
         origin=f"Written by the workflow; {table.name}.csv lists where each cell comes from. Do not edit.",
-        tight=len(table.heads) > 4,
-        widths=tuple(head.width for head in table.heads),
+        tight=len(filled.heads) > 4,
+        widths=tuple(head.width for head in filled.heads),
     ).render()
 
 

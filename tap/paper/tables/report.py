@@ -63,7 +63,7 @@ def to_markdown(filled: Filled, frame: pd.DataFrame) -> str:
 
 def name_of(filled: Filled, row: Row) -> str:
     """A row as the comparison calls it: with the words that are part of its name, and whether the paper has it."""
-    typeset = [key for head in filled.table.heads for key in head.keys if key in filled.table.words]
+    typeset = [key for head in filled.heads for key in head.keys if key in filled.table.words]
     words = [word for key in typeset if (word := filled.word(row, key)) is not None]
     unknown = [] if row.in_paper or filled.table.reported is None else ["(not in the paper)"]
     return " ".join([row.label, *words, *unknown])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from tap.paper.evidence import Evidence
-from tap.paper.reported import Row
+from tap.paper.reported import Column, Row
+from tap.paper.tables.caption import speeds_note
+from tap.paper.tables.main_table import own_speed
 from tap.paper.tables.regimes import ENCODER, FULL, FULL_TOO, PEAK, REGIMES, deviation, first_part
 from tap.paper.tables.table import PLUS_MINUS, Cells, Content, Head, Table, known, stated
 from tap.task_facts import TASKS
 
 READS = "rates"
+OWN = "own_images_per_second"
 
 
 def cells(evidence: Evidence) -> Cells:
@@ -24,9 +27,9 @@ def cells(evidence: Evidence) -> Cells:
                 score = measured.value(selector, TASKS[task].score.name)
                 found |= {(row, "task"): stated(task), (row, "rate"): stated(f"{rate:g}")}
                 found |= {(row, "score"): score, (row, "score_sd"): deviation(score)}
-                found |= {(row, name): measured.value(selector, name) for name in (ENCODER, PEAK)}
-                if task in FULL_TOO:
-                    found[row, FULL] = measured.value(selector, FULL)
+                speeds = (ENCODER, PEAK, *([FULL] if task in FULL_TOO else []))
+                found |= {(row, name): evidence.speed(task, selector, name) for name in speeds}
+                found |= {(row, OWN): own_speed(evidence, task, selector, ENCODER)}
     return known(found)
 
 
@@ -44,9 +47,12 @@ TABLE = Table(
         Head("Enc.", (ENCODER,)),
         Head("Full", (FULL,)),
         Head("GB", (PEAK,)),
+        Head("Own enc.", (OWN,), optional=True),
     ),
     cells,
     words=("task", "rate"),
+    columns=(Column(OWN, "Own enc.", "images/s"),),
     row=row,
+    note=speeds_note,
     task_of=first_part,
 )

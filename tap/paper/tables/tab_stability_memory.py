@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from tap.paper.evidence import Evidence
 from tap.paper.tables import tab_memory
+from tap.paper.tables.caption import speeds_note
 from tap.paper.tables.regimes import REGIMES, deviation, first_part
 from tap.paper.tables.table import Cells, Content, Head, Table, known
 from tap.task_facts import TASKS
 
-READS = "rates"
+READS = "main"
 
 
 def cells(evidence: Evidence) -> Cells:
@@ -18,7 +19,8 @@ def cells(evidence: Evidence) -> Cells:
         for method, letter in REGIMES.items():
             found[task, f"score_{letter}"] = score = evidence.value(task, method, TASKS[task].score.name)
             found[task, f"sd_{letter}"] = deviation(score)
-    return {**known(found), **tab_memory.cells(evidence)}
+    memory = {key: cell for key, cell in tab_memory.cells(evidence).items() if not key[1].startswith(tab_memory.PARTS)}
+    return {**known(found), **memory}
 
 
 TABLE = Table(
@@ -31,5 +33,6 @@ TABLE = Table(
         Head(r"$\Delta$ (\%)", ("change_j", "change_f")),
     ),
     cells,
+    note=speeds_note,
     task_of=first_part,
 )

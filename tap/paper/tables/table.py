@@ -88,6 +88,7 @@ class Head:
             in parentheses or after `PLUS_MINUS`.
         width: of a column of text, as a share of the line; None for one as wide as its content.
         form: from row and number to LaTeX; None for the usual form of the column's unit.
+        optional: whether the column is left out where nothing of it is known.
     """
 
     printed: str
@@ -95,6 +96,7 @@ class Head:
     between: str = BESIDE
     width: float | None = None
     form: Callable[[str, float], str] | None = None
+    optional: bool = False
 
 
 def _unprinted(key: str) -> Row:
@@ -172,6 +174,12 @@ class Filled:
     def columns(self) -> tuple[Column, ...]:
         """Columns that are not part of the row's name."""
         return tuple(column for column in self.layout.columns if column.key not in self.table.words)
+
+    @property
+    def heads(self) -> tuple[Head, ...]:
+        """The typeset columns, without optional ones of which nothing is known."""
+        known = {column for _, column in self.cells}
+        return tuple(head for head in self.table.heads if not head.optional or known.intersection(head.keys))
 
     def unit(self, row: str, column: str) -> str:
         """Unit of a cell: its column's, where that is of scores for the row's task."""

@@ -59,7 +59,16 @@ NOT_MEASURED |= {"lora-size", "lora-rank", "lora-block", "lora-total", "classifi
 
 def test_every_number_of_the_text_that_can_be_measured_is_judged() -> None:
     """By a predicate that compares with it, not only in the words of one that judges an order."""
-    comparing = {"value", "at_most", "speed_gain", "deviation_at_most", "rankings_oppose", "between", "loses_at_most"}
+    comparing = {
+        "value",
+        "speed",
+        "controller_share",
+        "speed_gain",
+        "deviation_at_most",
+        "rankings_oppose",
+        "between",
+        "loses_at_most",
+    }
     parts = [part for claim in load_claims() for part in claim.parts if part.predicate in comparing]
     judged = {
         text

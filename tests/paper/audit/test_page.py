@@ -39,7 +39,7 @@ window.addEventListener("load", () => setTimeout(() => {
   by("#theme").click();
   const seen = { shown, before, after, open: panel.open, enlarged, shrunk: !by("#large").open,
     theme: document.documentElement.dataset.theme,
-    fingerprint: text.includes("ffffffffffff"), metrics: text.includes("encoder_speedup") };
+    fingerprint: text.includes("ffffffffffff"), metrics: text.includes("final_tokens_mean") };
   document.body.textContent = "SEEN" + JSON.stringify(seen) + "SEEN";
 }, 0));
 </script>"""

@@ -16,9 +16,10 @@ from tap.errors import UserError
 from tap.paper.evidence import Evidence
 from tap.paper.figures import fig_all_probes, fig_insight, probe_data
 from tap.paper.figures.build import build_figure, load_figure, render_figure
-from tap.paper.figures.names import FIGURES_OF
+from tap.paper.figures.names import figures_of
 from tap.paper.figures.style import COLUMN_WIDTH, CRITERIA, OTHERS, TASKS, TEXT_WIDTH, styled
 
+FIGURES = figures_of("probes")
 NAMES = ("random", "attention_mean", "coverage", "token_l1")
 
 
@@ -65,7 +66,7 @@ def test_all_probes_holds_every_drop(probed: Evidence) -> None:
     assert not frame.duplicated(["task", "series", "layer"]).any()
 
 
-@pytest.mark.parametrize("name", FIGURES_OF["probes"])
+@pytest.mark.parametrize("name", FIGURES)
 def test_equal_data_give_equal_files(name: str, probed: Evidence) -> None:
     folders = [probed.root / folder for folder in ("first", "second")]
     made = [build_figure(name, "desk", folder, probed.root) for folder in folders]
@@ -82,7 +83,7 @@ def test_equal_data_give_equal_files(name: str, probed: Evidence) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FIGURES_OF["probes"])
+@pytest.mark.parametrize("name", FIGURES)
 def test_another_process_draws_the_same_files(name: str, probed: Evidence) -> None:
     files = build_figure(name, "desk", probed.root / "first", probed.root)
     code = (
@@ -95,7 +96,7 @@ def test_another_process_draws_the_same_files(name: str, probed: Evidence) -> No
         assert file.read_bytes() == (probed.root / "second" / file.name).read_bytes(), file.name
 
 
-@pytest.mark.parametrize("name", FIGURES_OF["probes"])
+@pytest.mark.parametrize("name", FIGURES)
 def test_a_caption_tells_bands_and_protocol(name: str, probed: Evidence, results) -> None:
     def told() -> str:
         build_figure(name, "desk", probed.root / "out", probed.root)
@@ -215,7 +216,7 @@ def cielab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
-@pytest.mark.parametrize("name", FIGURES_OF["probes"])
+@pytest.mark.parametrize("name", FIGURES)
 def test_what_is_not_measured_is_said_in_its_panel(name: str, results) -> None:
     results.probe("cls", "layers", layers((1, 2), None))
     assert build_figure(name, "desk", results.root / "out", results.root)

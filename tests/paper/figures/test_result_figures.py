@@ -18,7 +18,7 @@ from tap.paper.figures import (
     fig_tradeoff,
 )
 from tap.paper.figures.build import build_figure, render_figure
-from tap.paper.figures.names import FIGURES_OF
+from tap.paper.figures.names import figures_of
 from tap.runs import Run
 
 SHARES = np.array([[0.1, 0.3, 0.6], [0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.3, 0.3, 0.4]])
@@ -91,7 +91,7 @@ def test_summaries_are_those_of_all_images(of_controls):
     assert "sd" not in set(both["series"])
 
 
-@pytest.mark.parametrize("name", [*FIGURES_OF["rates"], *FIGURES_OF["controls"]])
+@pytest.mark.parametrize("name", [*figures_of("rates"), *figures_of("controls")])
 def test_a_figure_without_results_says_so_and_equal_ones_are_equal_files(name, project, of_runs):
     """Half of the tasks have nothing here, and the figures of controls nothing at all."""
     first = build_figure(name, "desk", project.root / "first", project.root)

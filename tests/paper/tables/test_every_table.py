@@ -1,6 +1,7 @@
 """Tables cell by cell: what was measured or set, and dashes elsewhere."""
 
 import io
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -25,9 +26,10 @@ def texts(name: str, evidence: Evidence) -> dict[str, str]:
 
 @pytest.fixture
 def measured(project) -> Evidence:
-    """Two seeds of no pruning and of TAP-J at two rates, with peak memory."""
-    runs = [project.add_cls("dense", 0.9, seed, peak_gb=0.4) for seed in (0, 1)]
-    runs += [project.add_cls("tap", 0.8 + 0.01 * seed, seed, peak_gb=0.3) for seed in (0, 1)]
+    """Two seeds of no pruning and of TAP-J at two rates, and a profile of one of them."""
+    runs = [project.add_cls("dense", 0.9, seed) for seed in (0, 1)]
+    runs += [project.add_cls("tap", 0.8 + 0.01 * seed, seed) for seed in (0, 1)]
+    project.profile("cls", {"tap": 1.31})
     runs += [project.add_cls("tap", 0.7, 0, rate=0.3)]
     return project.evidence(runs)
 
@@ -59,8 +61,8 @@ def test_every_table_has_the_papers_rows_and_only_known_columns(name: str, measu
 
 
 def test_every_table_is_in_one_group() -> None:
-    assert set(groups()) == {"runs", "rates", "probes", "controls", "settings"}
-    assert len(names()) == len(set(names())) >= 26
+    assert set(groups()) == {"runs", "main", "rates", "profiles", "probes", "controls", "settings"}
+    assert len(names()) == len(set(names())) >= 29
     assert groups()["runs"] == ["tab_cls", "tab_seg", "tab_det"]
 
 
@@ -68,7 +70,7 @@ def test_keep_rates_of_the_runs(measured: Evidence) -> None:
     tex = texts("tab_keep_rates", measured)[".tex"]
     rows = rows_of(tex)
     assert rows["Cls J0.5"] == ["0.5", r"80.5$\pm$0.71", "131", "--", "0.30"]
-    assert rows["Cls J0.3"] == ["0.3", "70.0", "131", "--", "--"]
+    assert rows["Cls J0.3"] == ["0.3", "70.0", "--", "--", "--"]
     assert "Where an SD is missing: one seed, so no SD." in tex
     assert "-- has not been measured." in tex
     assert rows["Cls J0.7"] == ["0.7", "--", "--", "--", "--"]
@@ -85,13 +87,59 @@ def test_operating_points_and_memory(measured: Evidence) -> None:
     assert cells["cls", "sd_j"].mean == pytest.approx(0.7071, abs=1e-3)
     assert {row for row, _ in cells} == {"cls"}
     memory = load_table("tab_memory").cells(measured)
-    assert {key: value for key, value in cells.items() if key in memory} == memory
+    assert {key: value for key, value in memory.items() if key in cells} == {
+        key: value for key, value in cells.items() if key[1][:2] not in ("sc", "sd")
+    }
+    assert (memory["cls", "weights_gb_j"].mean, memory["cls", "peak_gb_j"].mean) == (0.2, 0.3)
+
+
+def test_components_of_a_profile_and_what_their_sum_says(measured: Evidence, project) -> None:
+    cells = load_table("tab_latency_breakdown").cells(measured)
+    assert (cells["register", "cls_ms"].mean, cells["total", "cls_ms"].mean) == (1.0, 7.1)
+    assert cells["total", "cls_percent"].mean == 98.0
+    assert "further than 5 %" not in texts("tab_latency_breakdown", measured)[".tex"]
+    names = dict.fromkeys(("register", "ranking", "matching", "packing", "encoder", "reconstruction", "head"), 1.0)
+    off = {"ms": names, "percent": names, "end_to_end_ms": 7.0, "sum_percent": 109.0, "within": False}
+    project.profile("cls", {"tap": 1.31}, components=off)
+    again = Evidence("desk", measured.root)
+    assert r"further than 5 \% from that pass: cls +9 \%" in texts("tab_latency_breakdown", again)[".tex"]
+
+
+def test_what_fills_missing_speeds_is_said(measured: Evidence) -> None:
+    note = load_table("tab_memory").note(measured)
+    assert "seg, det have not been measured here: `snakemake profile`" in note
+
+
+def test_growth_has_a_row_for_each_size_and_says_where_matching_matters(project) -> None:
+    protocol = {"dtype": "fp32", "width": 192}
+    point = {
+        "ms": 3.0,
+        "dense_ms": 4.0,
+        "speedup": 1.33,
+        "peak_mib": 5.0,
+        "dense_peak_mib": 8.0,
+        "batch": 1,
+        "rate": 0.5,
+    }
+    points = [
+        {**point, "axis": "patches", "patches": count, "matching_percent": share}
+        for count, share in ((196, 1.0), (4096, 6.0), (16384, 20.0))
+    ]
+    points.append({"axis": "batch", "patches": 196, "batch": 256, "rate": 0.5, "out_of_memory": True})
+    about = {"device": "a card", "protocol": protocol}
+    project.profile("growth", {}, about=about, points=points)
+    contents = texts("tab_growth", project.evidence([]))
+    frame = pd.read_csv(io.StringIO(contents[".csv"])).set_index(["row", "column"])
+    assert frame.loc[("patches:4096", "matching_percent"), "value"] == 6.0
+    assert ("batch:256", "ms") not in frame.index
+    assert r"Matching takes 5 \% of a pass or more from 4,096 patches on" in contents[".tex"]
 
 
 def test_no_reported_number_enters_a_table(measured: Evidence) -> None:
     """Without runs every cell of a table of runs is missing, whatever the paper prints."""
     (measured.root / tidy_path("desk", "cls")).unlink()
-    for name in groups()["rates"]:
+    shutil.rmtree(measured.root / "results/profiles")
+    for name in (*groups()["main"], *groups()["rates"]):
         contents = texts(name, Evidence("desk", measured.root))
         assert set(pd.read_csv(io.StringIO(contents[".csv"]))["status"]) <= {"missing"}
         body = contents[".tex"].split(r"\midrule", 1)[1].split(r"\bottomrule")[0]

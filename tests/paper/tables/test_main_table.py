@@ -13,6 +13,7 @@ from tap.paper.reported import load_reported
 from tap.paper.tables.build import SUFFIXES, build_table, load_table
 from tap.paper.tables.render import CELL_COLUMNS
 from tap.paper.tidy import tidy_path, write_tidy
+from tap.plan.profiles import profile_in_use
 from tap.runs import Run
 
 REPOSITORY = Path(__file__).parents[3]
@@ -41,7 +42,8 @@ def test_a_table_of_no_run_at_all_has_the_papers_layout(project, name: str) -> N
     tex = build(project, [], name)[".tex"]
     table = load_table(name)
     head, *printed = body(tex)
-    assert all(len(cells) == len(head) == len(table.heads) + 1 for cells in printed)
+    always = [item for item in table.heads if not item.optional]
+    assert all(len(cells) == len(head) == len(always) + 1 for cells in printed)
     assert len(printed) == len(table.reported.rows)
     assert all(set(cells[1:]) == {"--"} for cells in printed)
     assert tex.count(r"\midrule") == 3
@@ -75,6 +77,7 @@ def test_daggers_mark_the_common_recovery(project, name: str, marked: set[str]) 
 
 
 def test_cells_of_measured_rows(project, cls_runs) -> None:
+    project.profile("cls", {"random": 1.31, "tap": 1.31})
     printed = rows(build(project, cls_runs)[".tex"])
     assert printed["No pruning"] == ["1.4M", "90.0", r"100 (1.00$\times$)"]
     assert printed["Random"] == ["+0", r"\textbf{88.0} ($-$2.0)", r"131 (1.31$\times$)"]
@@ -82,10 +85,25 @@ def test_cells_of_measured_rows(project, cls_runs) -> None:
     assert printed["EViT"] == ["--", "--", "--"]
 
 
-def test_multiplier_is_the_measured_ratio_not_one_of_the_table(project) -> None:
-    """The throughput of two processes is no ratio: 131.4 over 100 would be 1.31."""
-    runs = [project.add_cls("dense", 0.9), project.add_cls("tap", 0.8, encoder_speedup=1.27)]
-    assert rows(build(project, runs)[".tex"])["TAP-J (ours)"][2] == r"131 (1.27$\times$)"
+def test_the_scales_own_models_have_a_column_where_they_were_profiled(project, cls_runs) -> None:
+    project.profile("cls", {"tap": 1.31})
+    project.profile("cls", {"tap": 1.12}, shapes="desk")
+    contents = build(project, cls_runs)
+    assert rows(contents[".tex"])["TAP-J (ours)"][2:] == [r"131 (1.31$\times$)", r"112 (1.12$\times$)"]
+    cells = pd.read_csv(io.StringIO(contents[".csv"])).set_index(["row", "column"])
+    line = cells.loc["tap", "encoder_speedup"]
+    assert (line["low"], line["high"], line["n_seeds"]) == (pytest.approx(1.30), pytest.approx(1.32), 0)
+    assert line["runs"] == "profiles/gpu-some-card/paper/cls"
+    assert (line["device"], line["batch"], line["kernel"]) == ("gpu-some-card in words", 64, "sdpa_flash")
+
+
+def test_a_machine_can_be_named_and_a_gpu_goes_first(project, cls_runs) -> None:
+    project.profile("cls", {"tap": 1.4}, device="cpu-some-2t")
+    project.profile("cls", {"tap": 1.31}, device="gpu-b")
+    assert rows(build(project, cls_runs)[".tex"])["TAP-J (ours)"][2] == r"131 (1.31$\times$)"
+    evidence = project.evidence(cls_runs)
+    named = evidence.settings.model_copy(update={"profile_device": "cpu-some-2t"})
+    assert profile_in_use(named, "paper", "cls", project.root).parts[2] == "cpu-some-2t"
 
 
 def test_the_frozen_base_and_no_pruning_are_never_bold(project) -> None:
@@ -105,16 +123,16 @@ def test_no_reported_number_reaches_a_measured_column(project, cls_runs) -> None
 
 
 def test_caption_says_where_and_how(project, cls_runs) -> None:
+    project.profile("cls", {"tap": 1.31})
     tex = build(project, cls_runs)[".tex"]
     caption = tex[tex.index(r"\caption") : tex.index(r"\label")]
     for part in (
         "Fashion-MNIST",
         r"$\rho=0.5$",
         r"\texttt{desk}",
-        r"device CPU, 2 threads \& more\_",
-        "batch 64",
-        "precision fp32",
-        r"attention kernel sdpa\_math",
+        r"Evaluated on CPU, 2 threads \& more\_",
+        "gpu-some-card in words; batch 64; bf16; sdpa\\_flash; 500 passes in 5 rounds",
+        "this scale's own model has not been measured here",
         "Means over 2 seeds",
         "no pruning: 4 epochs, batch 128 from the pre-trained weights",
         "every other method: 4 epochs, batch 128 from a training without pruning of the same seed",
@@ -151,15 +169,6 @@ def test_a_method_far_from_the_count_is_not_compared_tacitly(project, cls_runs) 
     assert "More than a twentieth from that: ats, whose changes" in build(project, cls_runs)[".tex"]
 
 
-@pytest.mark.parametrize(("speed", "said"), [(104.0, False), (170.0, True)])
-def test_rows_measured_at_different_speeds_of_the_machine(project, speed: float, said: bool) -> None:
-    runs = [
-        project.add_cls("dense", 0.9, encoder_dense_images_per_second=100.0),
-        project.add_cls("tap", 0.9, encoder_dense_images_per_second=speed),
-    ]
-    assert ("ran at 100 to 170 im/s" in build(project, runs)[".tex"]) == said
-
-
 def test_what_only_the_training_adds_is_said(project, cls_runs) -> None:
     assert "In training more" not in build(project, cls_runs)[".tex"]
     sizes = {"parameters_added": 2304, "parameters_added_training": 16_485_816}
@@ -193,19 +202,14 @@ def test_every_cell_leads_to_its_runs(project, cls_runs) -> None:
 def test_detection_prints_two_throughputs_and_two_scores(project) -> None:
     runs = []
     for method, rate, score in (("dense", 1.0, 40.0), ("tap", 0.5, 39.5)):
-        speeds = {
-            "encoder_images_per_second": 14.2,
-            "full_images_per_second": 9.6,
-            "encoder_speedup": 1.2,
-            "full_speedup": 1.1,
-        }
-        runs.append(project.add(Run("desk", "det", method, rate), {"box_ap": score, "mask_ap": score - 5, **speeds}))
+        runs.append(project.add(Run("desk", "det", method, rate), {"box_ap": score, "mask_ap": score - 5}))
+    project.profile("det", {"tap": 1.2})
     printed = rows(build(project, runs, "tab_det")[".tex"])
     assert printed["TAP-J (ours)"][1:] == [
         r"\textbf{39.5} ($-$0.5)",
         r"\textbf{34.5} ($-$0.5)",
-        r"14.2 (1.20$\times$)",
-        r"9.6 (1.10$\times$)",
+        r"120 (1.20$\times$)",
+        r"60.0 (1.20$\times$)",
     ]
 
 

@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tap.paper.audit.outcome import Outcome
-from tap.paper.audit.predicates.costs import (
-    added_parameters,
-    at_most,
-    between,
-    exact_count,
-    faster,
-    less,
-    speed_gain,
-)
+from tap.paper.audit.predicates.costs import added_parameters, between, exact_count
 from tap.paper.audit.predicates.probes import (
     best_is_poor_elsewhere,
     drops_more,
@@ -27,6 +19,7 @@ from tap.paper.audit.predicates.probes import (
     ranks_at,
 )
 from tap.paper.audit.predicates.scores import ahead_of_all, deviation_at_most, higher, loses_at_most, value
+from tap.paper.audit.predicates.speeds import controller_share, faster, less_memory, speed, speed_gain
 
 Predicate = Callable[..., Outcome]
 
@@ -40,8 +33,9 @@ PREDICATES: dict[str, Predicate] = {
         deviation_at_most,
         faster,
         speed_gain,
-        less,
-        at_most,
+        speed,
+        controller_share,
+        less_memory,
         between,
         exact_count,
         added_parameters,
