@@ -43,6 +43,7 @@ for behind, drawn in FIGURES.items():
             mem_mb=takes("figure", "memory_mb", drawn),
             runtime=takes("figure", "minutes", drawn),
         params:
+            profiles=also_reads("figure", drawn),
             spec=spec("figure", drawn),
             code=code("figure", drawn),
             figures=drawn,

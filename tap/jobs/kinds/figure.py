@@ -32,12 +32,16 @@ class Figure(NamedJob):
         return {"figure": " ".join(key), "scale": cfg.scale}
 
     def also_reads(self, cfg: ScaleConfig, key: Names) -> Sequence[Path]:
-        """The growth, of those that show it."""
-        return profiles_in_use(cfg, [GROWTH]) if any(GROUPS.get(name) == "profiles" for name in key) else []
+        """Profiles, of those that show them: of growth, or of the tasks."""
+        shown = {GROUPS.get(name) for name in key}
+        return profiles_in_use(
+            cfg, [*([GROWTH] if "profiles" in shown else []), *(cfg.tasks if "rates" in shown else [])]
+        )
 
     def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
         """Every figure; the growth of a machine where it was measured."""
-        drawn = (*figures_of("probes"), *(figures_of("profiles") if profiles_in_use(cfg, [GROWTH]) else ()))
+        of_results = (name for group in ("probes", "rates", "controls") for name in figures_of(group))
+        drawn = (*of_results, *(figures_of("profiles") if profiles_in_use(cfg, [GROWTH]) else ()))
         return {"tables": [self.folder(cfg) / f"{name}{suffix}" for name in drawn for suffix in FIGURE_FILES]}
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:

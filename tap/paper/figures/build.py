@@ -44,7 +44,7 @@ def render_figure(name: str, evidence: Evidence) -> dict[str, bytes]:
     """
     stem, known = stem_of("figure", name, FIGURES), load_figure(name)
     frame = known.data(evidence)
-    if frame.empty and known.kinds:
+    if frame.empty and GROUPS[stem] in ("probes", "profiles"):
         raise UserError(
             f"figure '{stem}': nothing of it is measured at scale '{evidence.scale}' yet; run the workflow first"
         )
@@ -83,7 +83,10 @@ def build_figure(
     if GROUPS[stem] == "profiles":
         read = [root / path for path in profiles_in_use(evidence.settings, [GROWTH], root)]
     else:
-        read = files_of_group(GROUPS[stem], evidence, list(evidence.settings.tasks))
+        tasks = list(evidence.settings.tasks)
+        read = files_of_group(GROUPS[stem], evidence, tasks)
+        if GROUPS[stem] == "rates":
+            read += [root / path for path in profiles_in_use(evidence.settings, tasks, root)]
     contents = render_figure(stem, evidence)
     files = [atomic_write(Path(out_folder) / f"{stem}{suffix}", content) for suffix, content in contents.items()]
     record_job(

@@ -24,8 +24,8 @@ _WORDS = (
     "Change from no pruning in points (higher is better) against the encoder's throughput as a "
     "multiple of the dense encoder's on the same kernel in the same process. All methods at the main keep rate; TAP-J "
     "at every keep rate, joined by a line; the open symbol is TAP-F. Grey: methods that are not named.",
-    "Bars: 95 % percentile intervals of a paired bootstrap over the validation images. Speeds are means over seeds; "
-    "those that were measured beside other jobs say little, and only those of one device compare.",
+    "Bars: 95 % percentile intervals of a paired bootstrap over the validation images. Speeds are those of "
+    "`tap profile`; what no profile of a machine has is not drawn.",
 )
 
 
@@ -41,7 +41,7 @@ def _lines(evidence: Evidence) -> Iterator[dict[str, Any]]:
             rates = evidence.settings.keep_rates if method in (TAP, TAP_F) else (evidence.settings.main_rate,)
             for rate in rates:
                 selector = f"{method}@{rate}"
-                speed = evidence.value(task, selector, "encoder_speedup")
+                speed = evidence.speed(task, selector, "encoder_speedup")
                 lost = evidence.difference(task, selector, DENSE, metric.name)
                 if speed is None or lost is None:
                     continue

@@ -36,6 +36,7 @@ def of_runs(project) -> Evidence:
         metrics = {"miou": 50.0, "boundary_retention": share, "register_fresh_correlation": 0.99}
         run = Run("desk", "seg", method, 0.5)
         runs.append(project.add(run, metrics, {"boundary": boundary, "sample_id": np.arange(30)}))
+    project.profile("cls", {"tap": 1.3, "tap@0.30": 1.5})
     return project.evidence(runs)
 
 
@@ -63,7 +64,7 @@ def test_changes_stand_at_their_speeds_with_the_intervals_of_the_tables(of_runs)
     change = of_runs.difference("cls", "tap", DENSE, "top1")
     line = frame.loc["cls", "tap", 0.5]
     assert (line["value"], line["low"], line["high"]) == (change.mean, change.interval.low, change.interval.high)
-    assert line["x"] == of_runs.value("cls", "tap", "encoder_speedup").mean
+    assert line["x"] == of_runs.speed("cls", "tap", "encoder_speedup").mean == 1.3
     assert set(frame.index) == {("cls", "tap", 0.5), ("cls", "tap", 0.3)}
 
 
