@@ -9,6 +9,7 @@ A field that may be null has null as its default, so that adding one changes no 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -244,7 +245,10 @@ class TrainConfig(Strict):
         schedule = self.schedule
         if schedule.warmup >= self.length:
             raise ValueError(f"schedule.warmup {schedule.warmup:g} fills the whole training of {self.length:g}")
-        if schedule.kind == "step" and not (schedule.milestones and schedule.milestones[-1] < self.length):
+        drops, end = list(schedule.milestones), self.length
+        if self.unit == "steps":  # as they will be rounded
+            drops, end = [math.floor(drop + 0.5) for drop in drops], math.floor(end + 0.5)
+        if schedule.kind == "step" and not (drops and drops == sorted(set(drops)) and drops[-1] < end):
             raise ValueError(
                 f"schedule.milestones {list(schedule.milestones)} must name {self.unit} inside a training of "
                 f"{self.length:g}"

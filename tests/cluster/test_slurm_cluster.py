@@ -19,7 +19,7 @@ from loopback import Cluster, wait_for, why_not
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data" / "fashion_mnist"
 PROFILE = "workflow/profiles/slurm"
-STEPS = 150
+STEPS = {"dense": 150, "method": 300}
 CONTROLLER_SAVES_S = 6
 PARAMS = f"""\
 scale: smoke
@@ -34,10 +34,10 @@ overrides:
     tasks.cls.pretrain.decoder_depth: 1
     tasks.cls.pretrain.decoder_heads: 3
     tasks.cls.pretrain.train: {{length: 2, unit: steps, batch_size: 16, optimizer: {{lr: 1.0e-3}}}}
-    tasks.cls.dense.length: {STEPS}
+    tasks.cls.dense.length: {STEPS["dense"]}
     tasks.cls.dense.log_steps: 5
     tasks.cls.dense.checkpoint_seconds: 0.5
-    tasks.cls.method.length: {STEPS}
+    tasks.cls.method.length: {STEPS["method"]}
     tasks.cls.method.log_steps: 5
     tasks.cls.method.checkpoint_seconds: 0.5
 """
@@ -124,17 +124,17 @@ def test_the_smoke_scale_on_a_cluster_whose_parts_are_killed(tmp_path):
             number, _ = work.job_of("train_dense")
             cluster.call("scancel", "--signal=KILL", "--full", number)  # a job is killed
             work.job_of("train_dense", but=number)  # and is submitted again
-            at = work.wait_for_steps(START, at)
+            work.wait_for_steps(START, at)
             time.sleep(CONTROLLER_SAVES_S)  # else it would not know of the job, and start it twice
             cluster.kill("slurmctld")  # the controller is killed, and comes back
             time.sleep(2)
             cluster.start_controller()
-            work.wait_for_steps(START, at)
-            at = work.wait_for_steps(TAP)
+            work.wait_for_steps(TAP)
             time.sleep(CONTROLLER_SAVES_S)
             _, node = work.job_of("train_method")
             cluster.lose_node(node)  # a node is gone, with all that it ran
             cluster.start_node(node)
+            at = work.wait_for_steps(TAP)
             work.wait_for_steps(TAP, at)
             number, _ = work.job_of("train_method")
             cluster.call("scancel", "--signal=TERM", "--full", number)  # what comes before the end of a job's time

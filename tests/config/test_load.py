@@ -98,6 +98,10 @@ def test_one_e_minus_four_is_a_number(project):
         ("tasks.seg.data.std: [0.2, 0, 0.2]", r"tasks\.seg\.data: std must be above 0 in every channel"),
         ("tasks.det.dense.schedule.milestones: [9, 2]", r"dense\.schedule: milestones must be increasing"),
         ("tasks.det.dense.schedule.milestones: [90000]", r"schedule\.milestones \[90000.*\] must name steps inside a"),
+        (
+            "tasks.det.dense.schedule: {milestones: [2.6, 3.4], warmup: 0}",
+            r"det\.dense: schedule\.milestones \[2\.6, 3\.4\] must name",
+        ),
         ("tasks.det.dense.schedule.milestones: []", r"det\.dense: schedule\.milestones \[\] must name steps inside"),
         ("tasks.det.dense.schedule.warmup: 90000", r"det\.dense: schedule\.warmup 90000 fills the whole training"),
         ("tasks.det.model.detector.proposals: [0, 5]", r"detector\.proposals: .*above 0, got \[0, 5\]"),

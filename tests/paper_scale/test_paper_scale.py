@@ -48,7 +48,7 @@ def overrides():
         for part in ("dense", "method"):
             section |= {f"{part}.{name}": value for name, value in TRAINING.items()}
             if task == "det":
-                section[f"{part}.schedule.milestones"] = [1.5]
+                section[f"{part}.schedule.milestones"] = [1]
         found |= {f"tasks.{task}.{name}": value for name, value in section.items()}
     return found | {"tasks.cls.data.num_classes": len(formats.WNIDS)}
 

@@ -34,26 +34,30 @@ def spec_of(request):
     return make
 
 
-def images_of(task, spec):
-    """Four training images; of dense tasks one four times.
-
-    Over a share go the batch norm of the segmentation head, and the regions that detection's losses divide by.
-    """
+def images_of(task, spec, same=False):
+    """Four training images, or one four times."""
     train = get_task(spec).datasets(spec).train
-    items = [Item(index if task == "cls" else 0, 5) for index in range(4)]
+    items = [Item(0 if same else index, 5) for index in range(4)]
     return get_task(spec).collate(spec, True)([train[item] for item in items])
 
 
-def step(task, spec, **settings):
+def model_of(spec):
+    """The model of a job, whose segmentation head drops no channel."""
+    model = get_task(spec).build_model(spec)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout2d):
+            module.p = 0.0
+    return model
+
+
+def step(task, spec, batch=None, **settings):
     """Loss, gradients and what the log shows of one step."""
     config = spec.train.model_copy(update={"unit": "steps", "length": 4, **settings})
     said = []
-    model = get_task(spec).build_model(spec)
-    for module in model.modules():
-        if isinstance(module, torch.nn.Dropout2d):  # of the segmentation head
-            module.p = 0.0
+    model = model_of(spec)
     training = Training(Plan("a run", 0, config, 1, 4), model.train(), Processes(), CPU)
-    training.update(Lane(get_task(spec), model, iter([images_of(task, spec)])), say=said.append)
+    batch = images_of(task, spec) if batch is None else batch
+    training.update(Lane(get_task(spec), model, iter([batch])), say=said.append)
     grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return training.log(), grads, said
 
@@ -67,10 +71,12 @@ CASES = [
 
 @pytest.mark.parametrize(("task", "method", "rate"), CASES)
 def test_micro_batches_make_the_update_of_the_batch(spec_of, task, method, rate):
+    """Over a share go the batch norm of the segmentation head, and the regions that detection's losses divide by."""
     spec = spec_of(task, method, rate)
-    whole, expected, _ = step(task, spec)
+    batch = images_of(task, spec, same=task != "cls")
+    whole, expected, _ = step(task, spec, batch)
     for size in (1, 3) if task == "cls" else (2,):
-        row, found, _ = step(task, spec, micro_batch=size)
+        row, found, _ = step(task, spec, batch, micro_batch=size)
         assert row["loss"] == pytest.approx(whole["loss"], abs=1e-5)
         assert row.keys() == whole.keys()
         assert row["kept"] == pytest.approx(whole["kept"])
@@ -171,16 +177,20 @@ class OneOfTwo(Processes):
         pass
 
 
-def test_shares_of_a_stated_size_draw_the_same_whoever_computes_them(spec_of):
-    """Two processes of two images each, and one that passes two at once: Gumbel noise and drop path are those of 4."""
-    spec = spec_of("cls", "tap", 0.5)
+@pytest.mark.parametrize(
+    ("task", "method", "rate"), [*CASES[:2], pytest.param("det", "tap", 0.5, marks=pytest.mark.slow)]
+)
+def test_shares_of_a_stated_size_draw_the_same_whoever_computes_them(spec_of, task, method, rate):
+    """Two processes of two images each, and one that passes two at once: with Gumbel noise and drop path."""
+    spec = spec_of(task, method, rate)
     controller = spec.controller.model_copy(update={"gumbel": True})
     sizes = spec.model.model_copy(update={"drop_path": 0.3})
     spec = spec.model_copy(update={"controller": controller, "model": sizes})
-    row, expected, _ = step("cls", spec, micro_batch=2)
+    batch = images_of(task, spec)
+    row, expected, _ = step(task, spec, batch, micro_batch=2)
     losses, sums = [], {}
-    for rank, half in enumerate(split_batch(images_of("cls", spec), 2)):
-        model = get_task(spec).build_model(spec)
+    for rank, half in enumerate(split_batch(batch, 2)):
+        model = model_of(spec)
         config = spec.train.model_copy(update={"unit": "steps", "length": 4, "micro_batch": 2})
         training = Training(Plan("a run", 0, config, 1, 4), model.train(), OneOfTwo(rank, 2), CPU)
         training.update(Lane(get_task(spec), model, iter([half])))
@@ -188,6 +198,6 @@ def test_shares_of_a_stated_size_draw_the_same_whoever_computes_them(spec_of):
         for name, parameter in model.named_parameters():
             if parameter.grad is not None:
                 sums[name] = sums.get(name, 0) + parameter.grad / 2
-    assert sum(losses) / 2 == pytest.approx(row["loss"], abs=1e-6)
+    assert sum(losses) / 2 == pytest.approx(row["loss"], abs=1e-5)
     for name, grad in expected.items():
-        assert torch.allclose(sums[name], grad, atol=1e-6), name
+        assert torch.allclose(sums[name], grad, atol=1e-5 * max(1.0, float(grad.abs().max()))), name

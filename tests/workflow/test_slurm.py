@@ -98,6 +98,16 @@ def test_a_training_asks_for_one_node_with_its_cards_and_cores(cluster):
     assert "-t 120" in line
 
 
+@pytest.mark.slow
+def test_a_measurement_is_planned_where_this_machine_gives_no_cores(cluster):
+    project, start, _ = cluster
+    path = project.folder / PROFILE / "config.yaml"
+    path.write_text(path.read_text().replace("change-me", "mine"))
+    result = start("results/desk/runs/cls/tap/r0.50/main/s0/metrics.json", "--config", "scale=desk", "--dry-run")
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert re.search(r"^evaluate +1$", result.stdout + result.stderr, re.MULTILINE)
+
+
 def test_the_profile_stands_alone():
     found, default = settings(), yaml.safe_load((ROOT / "workflow/profiles/default/config.yaml").read_text())
     for name in ("rerun-incomplete", "nolock", "rerun-triggers", "max-checksum-file-size"):

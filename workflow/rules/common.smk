@@ -121,6 +121,11 @@ if workflow.is_main_process:
     say_which_data_are_missing()
 
 
+def own_cores():
+    """CPU cores that may be used here; 1 where jobs go to a cluster, whose profile says what its nodes have."""
+    return workflow.resource_settings.cores or 1
+
+
 def refuse_placeholders():
     """Ends before anything is submitted with what a profile leaves to its user."""
     defaults = workflow.resource_settings.default_resources
@@ -134,7 +139,7 @@ def refuse_placeholders():
 
 if workflow.is_main_process:
     refuse_placeholders()
-    show_in_lines(logger, Path("results", SCALE), workflow.cores or 1)
+    show_in_lines(logger, Path("results", SCALE), own_cores())
 
 
 def hold_workflow_lock():
@@ -249,9 +254,7 @@ def argument(job):
 
 def threads(job):
     """CPU threads of a job; all, so that nothing disturbs a measurement, where it says none."""
-    return of(
-        job, lambda kind, key: kind.resources(CFG, key).threads or workflow.cores or 1
-    )
+    return of(job, lambda kind, key: kind.resources(CFG, key).threads or own_cores())
 
 
 def takes(job, resource, key=None):

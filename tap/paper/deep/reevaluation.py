@@ -196,13 +196,14 @@ def _weights(ledger: Ledger, record: Record) -> dict[str, Path] | None:
 
 
 def _load(spec: JobSpec, model: Any, record: Record, weights: Mapping[str, Path]) -> None:
-    """Fills a model with the weights of its record: one file, or a frozen base and what a task has beside it."""
+    """Fills a model with its weights among those that its evaluation read: one file, or a frozen base and a task's."""
     hashes = {name: str(record.inputs[name]["sha256"]) for name in weights}
-    own = next(name for name in weights if len(weights) == 1 or f"/{spec.method}/" in name)
+    folder = run_of_record(record).folder.as_posix()
+    own = next(name for name in weights if name.startswith(f"{folder}/"))
     if not is_joint(spec):
         load_weights(weights[own], model, hashes[own])
         return
-    base = next(name for name in weights if name != own)
+    base = next(name for name in weights if f"/{spec.method}/" not in name)  # other tasks' runs are read as well
     load_alone(model, spec.task, weights[base], weights[own], hashes[base], hashes[own])
 
 

@@ -70,7 +70,8 @@ def own_trunks(evidence: Evidence) -> str:
     joint = joint_encoders(evidence.settings)
     if joint is None:
         return ""
-    sizes = ", ".join(f"{task} {counts(joint, task)['trunk']:,}" for task in joint.tasks)
+    tasks = [task for task in TASKS if task in joint.tasks]  # settings that were read back have another order
+    sizes = ", ".join(f"{task} {counts(joint, task)['trunk']:,}" for task in tasks)
     return (
         "Beside these a task of TAP-F trains what its trunk has and the base lacks (positions of its own grid, "
         f"relative tables): {sizes} parameters."

@@ -116,3 +116,19 @@ def test_other_images_and_other_arrays_are_found_everywhere(values):
     assert item.field == "sample_id of image 2, one of 1 that differ"
     (item,) = compare("f", [3, 4], values, {"sample_id": anew["sample_id"]}, exact=False)
     assert (item.field, item.recomputed) == ("arrays", "sample_id")
+
+
+def test_of_all_weights_that_an_evaluation_read_the_model_gets_its_own(monkeypatch):
+    """An evaluation of TAP-F holds its register against those of other tasks, whose files it reads too."""
+    runs = "results/smoke/runs"
+    own = f"{runs}/det/tap_f/r0.50/main/s0/model.safetensors"
+    names = [f"{runs}/cls/tap_f/r0.50/main/s0/model.safetensors", own, f"{runs}/seg/mae/model.safetensors"]
+    content = {
+        "run": "smoke/det/tap_f/r0.50/main/s0",
+        "inputs": {name: {"sha256": name.partition("runs/")[2][:3]} for name in names},
+    }
+    given = []
+    monkeypatch.setattr(reevaluation, "load_alone", lambda *arguments: given.append(arguments))
+    spec = SimpleNamespace(method="tap_f", task="det")
+    reevaluation._load(spec, None, Record("a", content, True), {name: Path(name) for name in names})
+    assert given == [(None, "det", Path(names[2]), Path(own), "seg", "det")]
