@@ -45,7 +45,7 @@ def run_endpoint(specs: Sequence[JobSpec], stamp: Stamp = BY_HAND) -> Path:
     task, device = get_task(first), select_device(first.device)
     score = task.facts.score
     started, models, weights = datetime.now(UTC), [], set()
-    with cpu_threads(first.profile.threads):
+    with cpu_threads(first.eval.threads):
         for spec in concerned:
             given = spec.model_copy(update={"recovery": spec.recovery.model_copy(update={"endpoint": 1.0})})
             model, path = task.build_model(given), published_weights(run_of(dense_spec(spec)))
@@ -69,7 +69,7 @@ def run_endpoint(specs: Sequence[JobSpec], stamp: Stamp = BY_HAND) -> Path:
             outputs=[path],
             started=started,
             device=describe_device(device),
-            threads=first.profile.threads,
+            threads=first.eval.threads,
             bases=(first.data.root,),
         )
     return path

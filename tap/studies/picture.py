@@ -38,7 +38,7 @@ def run_picture(spec: JobSpec, stamp: Stamp = BY_HAND) -> Path:
     draw: Any = importlib.import_module(module).draw  # now, since MMSegmentation and MMDetection take seconds to import
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
-    with cpu_threads(spec.profile.threads):
+    with cpu_threads(spec.eval.threads):
         model = get_task(spec).build_model(spec)
         weights = load_run(spec, model)
         with default_style():

@@ -198,7 +198,7 @@ def _run(
     device = select_device(first.device)
     rows: list[dict[str, Any]] = []
     arrays: list[PerImage] = []
-    with cpu_threads(first.profile.threads):
+    with cpu_threads(first.eval.threads):
         for spec, path in zip(specs, weights, strict=True):
             model: Any = pipeline.build_model(spec)
             load_weights(path, model)
@@ -217,7 +217,7 @@ def _run(
         outputs=outputs,
         started=started,
         device=device_in_words,
-        threads=first.profile.threads,
+        threads=first.eval.threads,
         bases=(first.data.root,),
         facts={"dataset": first.data.name, "checkpoints": [run_of(spec).id for spec in specs]},
     )

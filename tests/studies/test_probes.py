@@ -42,7 +42,7 @@ TOY = {
     "tasks.cls.eval.batch_size": 4,
     "tasks.cls.probes.images": 7,
     "tasks.cls.probes.layers": [1, 2, 12],
-    "tasks.cls.profile.threads": 1,
+    "tasks.cls.eval.threads": 1,
 }
 
 
