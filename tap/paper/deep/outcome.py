@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from tap.errors import UserError
 from tap.paper.difference import Difference
+
+_NOTHING: Final = (None, "", "0 times", "no such line", "not measured")
+"""How it looks where today's code states no value."""
 
 
 @dataclass
@@ -49,6 +53,20 @@ class Outcome:
         self.faults += other.faults
         self.notes += other.notes
 
+    def set_aside(self, files: Collection[str]) -> None:
+        """Turns stated values of some files that nothing is found for into one note.
+
+        Args:
+            files: those of other code, which may have stated what today's does not, such as a speed.
+        """
+        unknown = [item for item in self.differences if item.file in files and _states_nothing(item)]
+        if unknown:
+            self.differences = [item for item in self.differences if item not in unknown]
+            self.notes.append(
+                f"{len(unknown)} values in {len({item.file for item in unknown})} files of other code not compared, "
+                f"since today's states none in their place (the first: {unknown[0]}); their own code compares all"
+            )
+
     @property
     def lines(self) -> list[str]:
         """One line for each thing that is wrong."""
@@ -58,3 +76,8 @@ class Outcome:
         """How much was compared, in words."""
         what = ", ".join(f"{count} {kind}" for kind, count in self.compared.items() if count)
         return f"made anew and compared: {what or 'nothing'}"
+
+
+def _states_nothing(item: Difference) -> bool:
+    """Whether a value was not made anew at all, as if no run had it."""
+    return item.recomputed in _NOTHING or (item.field.endswith("n_seeds") and item.recomputed in (0, "0"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from tap.paper.deep.outcome import Outcome
@@ -17,8 +18,14 @@ from tap.runs import Run
 ROWS, HEADLINES = "rows of tidy tables", "headline files"
 
 
-def check_rows(scale: str, ledger: Ledger) -> Outcome:
-    """Every row of every tidy table, and the headline numbers."""
+def check_rows(scale: str, ledger: Ledger, stale: Collection[str] = ()) -> Outcome:
+    """Every row of every tidy table, and the headline numbers.
+
+    Args:
+        scale: whose.
+        ledger: the records.
+        stale: names of records that today's code or settings would not give; all that differs is listed of them.
+    """
     outcome = Outcome()
     for record in by_job(ledger, "gather", "gather_probes"):
         with outcome.following(record.name):
@@ -28,14 +35,19 @@ def check_rows(scale: str, ledger: Ledger) -> Outcome:
                 path, anew = tidy_path(scale, task), gather(runs, ledger.root, compare=False)
             else:
                 path, anew = tidy_probes_path(scale, task), gather_probes(scale, task, ledger.root, compare=False)
-            outcome.add(ROWS, len(anew), _compared(ledger, path, anew.to_csv(index=False, lineterminator="\n")))
+            outcome.add(
+                ROWS,
+                len(anew),
+                _compared(ledger, path, anew.to_csv(index=False, lineterminator="\n"), record.name in stale),
+            )
     for record in by_job(ledger, "headline"):
         with outcome.following(record.name):
             contents = headline_contents(scale, record.content["parameters"]["tasks"], ledger.root)
             for path, text in zip(headline_paths(scale), contents, strict=True):
-                outcome.add(HEADLINES, 1, _compared(ledger, path, text))
+                outcome.add(HEADLINES, 1, _compared(ledger, path, text, record.name in stale))
     return outcome
 
 
-def _compared(ledger: Ledger, path: Path, anew: str) -> list[Difference]:
-    return text_differences(path.as_posix(), place_of(ledger, path.as_posix()).read_text(encoding="utf-8"), anew)
+def _compared(ledger: Ledger, path: Path, anew: str, everything: bool) -> list[Difference]:
+    stated = place_of(ledger, path.as_posix()).read_text(encoding="utf-8")
+    return text_differences(path.as_posix(), stated, anew, *((None,) if everything else ()))

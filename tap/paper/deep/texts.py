@@ -22,13 +22,14 @@ _NAMES: Final = ("scale", "kind", "row", "column", "other", "metric", "panel", "
 _NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-def text_differences(file: str, recorded: str, recomputed: str) -> list[Difference]:
+def text_differences(file: str, recorded: str, recomputed: str, shown: int | None = SHOWN) -> list[Difference]:
     """Where two versions of a file differ: by cell in a CSV, by key in JSON, by line in any other text.
 
     Args:
         file: its name, whose ending says what it is.
         recorded: what is there.
         recomputed: what was made anew.
+        shown: so many at most; None for all.
     """
     if recorded == recomputed:
         return []
@@ -37,7 +38,7 @@ def text_differences(file: str, recorded: str, recomputed: str) -> list[Differen
         found = csv_differences(file, recorded, recomputed)
     elif file.endswith(".json"):
         found = list(tree_differences(file, json.loads(recorded), json.loads(recomputed)))
-    return (found or list(_lines(file, recorded, recomputed)))[:SHOWN]
+    return (found or list(_lines(file, recorded, recomputed)))[:shown]
 
 
 def csv_differences(file: str, recorded: str, recomputed: str) -> list[Difference]:

@@ -44,8 +44,8 @@ def verify_deeply(
     parts: dict[str, Callable[[Ledger], Outcome]] = {
         "scores from single images": check_runs,
         "probes from single images": check_probes,
-        "rows from scores": lambda ledger: check_rows(scale, ledger),
-        "settings of tables from those of runs": lambda ledger: check_settings(cfg, ledger),
+        "rows from scores": lambda ledger: check_rows(scale, ledger, stale),
+        "settings of tables from those of runs": lambda ledger: check_settings(cfg, ledger, stale),
         "tables and figures, with every interval": lambda ledger: check_tables_and_figures(scale, ledger, stale),
         "published copies": check_copies,
         "verdicts": lambda ledger: check_verdicts(scale, ledger, stale, untrusted),
@@ -56,4 +56,6 @@ def verify_deeply(
         for what, check in parts.items():
             say(what)
             outcome.join(check(ledger))
+    records = verified.ledger.records
+    outcome.set_aside({file for name in stale & records.keys() for file in records[name].outputs})
     return outcome
