@@ -269,6 +269,15 @@ def group(names, suffixes, pattern):
     return [pattern.format(name=each) + suffix for each in names for suffix in suffixes]
 
 
+def behind_runs(kind, suffix, parts=("", "further_")):
+    """The files of a kind behind tables of runs: of the main runs of all tasks, and of the further ones."""
+    return [
+        f"results/{SCALE}/{kind}_{of}{task}.{suffix}"
+        for of in parts
+        for task in BUILT_TASKS
+    ]
+
+
 def reported_of(tables):
     """The printed tables that stand beside some tables; a table that the paper does not have has none."""
     stems = [table.removeprefix("tab_").replace("_", "-") for table in tables]

@@ -81,15 +81,6 @@ rule table:
         f"tap table {{wildcards.table}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
-def behind_runs(kind, suffix, parts=("", "further_")):
-    """The files of a kind behind tables of runs: of the main runs of all tasks, and of the further ones."""
-    return [
-        f"results/{SCALE}/{kind}_{of}{task}.{suffix}"
-        for of in parts
-        for task in BUILT_TASKS
-    ]
-
-
 # Small tables share a job: most of its time is the start of Python.
 rule tables_of_main:
     input:
