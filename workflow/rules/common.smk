@@ -254,8 +254,14 @@ def all_results():
         *group(names, TABLE_FILES, tables),
         *group(FIGURES, FIGURE_FILES, figures),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
+        *of_all(tasks_with_removals(), makes("kept_patches", "page")),
         *(makes("headline", suffix) for suffix in ("json", "csv")),
     ]
+
+
+def tasks_with_removals():
+    """Tasks with a method beside no pruning."""
+    return [task for task in BUILT_TASKS if set(CFG.tasks[task].methods) - {DENSE}]
 
 
 def pictured_runs():
