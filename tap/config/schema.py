@@ -410,6 +410,12 @@ class EvalConfig(Strict):
     stride: int | None = Field(
         None, ge=1, description="seg: pixels from one window to the next; null takes two thirds of a window"
     )
+    small_side: float = Field(
+        32.0, gt=0, description="det: an object is small, for its coverage, below the square of this many pixels"
+    )
+    register_images: int | None = Field(
+        None, ge=1, description="validation images on which a register is held against others; null takes all"
+    )
 
 
 class ProfileConfig(Strict):
@@ -456,6 +462,12 @@ class ControlConfig(Strict):
         None, ge=1, description="calibration images on which the oracle tries every split; null takes all"
     )
     oracle_step: Literal[5, 10, 20, 25, 50] = Field(5, description="percent between the splits that the oracle tries")
+    choice_images: int | None = Field(
+        None, ge=1, description="validation images on which each group of patches is left out in turn; null takes all"
+    )
+    choice_side: int = Field(
+        4, ge=2, description="groups of patches in each direction of the grid that are left out in turn"
+    )
 
 
 class TaskConfig(Strict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,13 @@ import pandas as pd
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
+from tap.paper.difference import Difference, same
 from tap.paper.measured import Value
 from tap.paper.scores import read_arrays
-from tap.paper.statistics import Array, sample_sd
-from tap.plan.controls import ARRAYS, CONTROLLED, VALUES, controlled_runs
+from tap.paper.statistics import Array, contributions, interval, mean, point, replicates, sample_sd, spearman
+from tap.plan.controls import ARRAYS, CONTROLLED, OF_IMAGES, VALUES, controlled_runs
 from tap.runs import Run
+from tap.seeds import derive_seed
 
 _COLUMNS = {"run", "seed", "control", "schedule", "shares", "passes", "exact", "digest", "metric", "value"}
 
@@ -27,22 +29,50 @@ class ControlResults:
 
     Attributes:
         frame: a line for each seed, control and metric.
-        arrays: what the register decided for every validation image, by run id.
+        arrays: what the register decided for every validation image, and the values of single images under each
+            control, by run id.
+        scale: whose results.
     """
 
     frame: pd.DataFrame
     arrays: Mapping[str, Mapping[str, np.ndarray]]
+    scale: str
+    _replicates: dict[tuple[str, str, str], Array] = field(default_factory=dict, repr=False)
 
     def value(self, control: str, metric: str) -> Value | None:
         """Mean over seeds; None if the control was not run."""
         return self._mean(control, metric, lambda row: float(row["value"]))
 
+    def has(self, control: str) -> bool:
+        """Whether a control was run."""
+        return bool((self.frame["control"] == control).any())
+
+    def per_seed(self, control: str, metric: str) -> dict[str, float]:
+        """A metric under a control, by the run whose checkpoint it is."""
+        return {row["run"]: float(row["value"]) for row in self._rows(control, metric)}
+
     def difference(self, control: str, other: str, metric: str) -> Value | None:
-        """Mean over seeds of control - other on the same checkpoint; None if either was not run."""
-        of_other = {row["run"]: float(row["value"]) for row in self._rows(other, metric)}
-        if not of_other:
+        """Mean over seeds of control - other on the same checkpoint and images, with its paired interval.
+
+        Returns:
+            None if either was not run. Without an interval where the values of single images are not known.
+
+        Raises:
+            UserError: values of single images do not give the score that is stated beside them.
+        """
+        ours, theirs = self.per_seed(control, metric), self.per_seed(other, metric)
+        if not ours or not theirs:
             return None
-        return self._mean(control, metric, lambda row: float(row["value"]) - of_other[row["run"]])
+        found = self._mean(control, metric, lambda row: float(row["value"]) - theirs[row["run"]])
+        assert found is not None
+        pairs = [
+            [self._resample(run, name, metric, values[run]) for run in found.runs]
+            for name, values in ((control, ours), (other, theirs))
+        ]
+        drawn = [a - b for a, b in zip(*pairs, strict=True) if a is not None and b is not None]
+        if len(drawn) < len(found.runs):
+            return found
+        return replace(found, interval=interval(found.mean, np.mean(drawn, axis=0)))
 
     def share(self, control: str, metric: str, place: int) -> Value | None:
         """Mean share of the removal budget in percent at a pruning block, by its place; None if it was not run."""
@@ -63,7 +93,29 @@ class ControlResults:
         values = values[~np.isnan(values)]
         if not len(values):
             return None
-        return Value(statistic(values), None, (Run.parse("smoke", run).seed,), (run,))
+        return Value(statistic(values), None, (Run.parse(self.scale, run).seed,), (run,))
+
+    def agreement(self, ranking: str) -> Value | None:
+        """Spearman's correlation of a ranking of patch groups with what each is worth to the loss, averaged over images
+        and seeds, with its interval over images; None where no image has groups that differ.
+
+        Args:
+            ranking: `register`, `attention`, `random` or `gradient`.
+        """
+        found = {}
+        for run, arrays in self.arrays.items():
+            if "choice_worth" in arrays:
+                values = spearman(arrays[f"choice_{ranking}"], arrays["choice_worth"])
+                found[run] = np.stack([np.nan_to_num(values), ~np.isnan(values)], axis=1).astype(np.float64)
+        found = {run: pairs for run, pairs in found.items() if pairs[:, 1].any()}
+        if not found:
+            return None
+        seed = derive_seed("bootstrap", self.scale, next(iter(found)).partition("/")[0], "choice")
+        means = [point(pairs, mean) for pairs in found.values()]
+        drawn = np.mean([replicates(pairs, mean, seed=seed) for pairs in found.values()], axis=0)
+        seeds = tuple(Run.parse(self.scale, run).seed for run in found)
+        value = float(np.mean(means))
+        return Value(value, sample_sd(means), seeds, tuple(found), interval(value, drawn))
 
     @property
     def identity(self) -> str:
@@ -75,6 +127,24 @@ class ControlResults:
         """Hashes of the selected sets and allocations of some controls, of the first seed's checkpoint."""
         rows = self.frame[self.frame["run"] == next(iter(self.arrays))]
         return set(rows[rows["control"].isin(controls)]["digest"])
+
+    def of_images(self, run: str, control: str) -> dict[str, np.ndarray]:
+        """Values of single images under a control `(n, ...)` by name; empty where they were not kept."""
+        start = f"{control}{OF_IMAGES}"
+        return {name.removeprefix(start): values for name, values in self.arrays[run].items() if name.startswith(start)}
+
+    def _resample(self, run: str, control: str, metric: str, stated: float) -> Array | None:
+        """The metric's bootstrap replicates; the same resamples for all controls of a task, which share its images."""
+        if (key := (run, control, metric)) not in self._replicates:
+            found = contributions(metric, self.of_images(run, control))
+            if found is None:
+                return None
+            if not same(stated, given := point(*found)):
+                file = (Run.parse(self.scale, run).folder / VALUES).as_posix()
+                raise UserError(f"{Difference(file, f'{control}, {metric}', stated, given)}; control {run} again")
+            seed = derive_seed("bootstrap", self.scale, run.partition("/")[0], "controls")
+            self._replicates[key] = replicates(*found, seed=seed)
+        return self._replicates[key]
 
     def _rows(self, control: str, metric: str) -> list[dict]:
         chosen = self.frame[(self.frame["control"] == control) & (self.frame["metric"] == metric)]
@@ -108,4 +178,4 @@ def read_controls(cfg: ScaleConfig, task: str, method: str, root: Path = Path(".
             raise UserError(f"{path}: is not a table of controls; `tap control {run.id}` makes it")
         frames.append(frame)
         arrays[run.id] = read_arrays(root / run.folder / ARRAYS)
-    return ControlResults(pd.concat(frames, ignore_index=True), arrays) if frames else None
+    return ControlResults(pd.concat(frames, ignore_index=True), arrays, cfg.scale) if frames else None

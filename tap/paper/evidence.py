@@ -10,8 +10,9 @@ from functools import cached_property
 from pathlib import Path
 
 from tap.config.load import load_scale
-from tap.config.methods import DENSE
+from tap.config.methods import DENSE, MAIN
 from tap.config.schema import ScaleConfig
+from tap.controls.policies import FULL
 from tap.errors import UserError
 from tap.paper.control_results import ControlResults, read_controls
 from tap.paper.measured import Measured, Value
@@ -87,16 +88,43 @@ class Evidence:
             self._controls[task, method] = read_controls(self.settings, task, method, self.root) if there else None
         return self._controls[task, method]
 
+    def control(self, task: str, selector: str) -> tuple[ControlResults, str] | None:
+        """The controls among which a selector names one, and which: ``tap_f:zero_fill`` is a control of a checkpoint,
+        evaluated on its images alone; None for a selector of runs."""
+        key = self.measured(task).key(selector)
+        if key.rate != self.settings.main_rate or self.measured(task).has(selector):
+            return None
+        found = self.controls(task, key.method)
+        return (found, key.variant) if found is not None and found.has(key.variant) else None
+
     def value(self, task: str, selector: str, metric: str) -> Value | None:
         """Mean over seeds; None if it was not measured."""
+        if (found := self.control(task, selector)) is not None:
+            return found[0].value(found[1], metric)
         return self.measured(task).value(selector, metric)
 
     def difference(self, task: str, first: str, second: str, metric: str) -> Value | None:
-        """Mean of first - second over common seeds, with its paired interval where images are known."""
-        return self.measured(task).difference(first, metric, second)
+        """Mean of first - second over common seeds, with its paired interval where images are known.
+
+        A control stands beside others of the same checkpoints, and beside these themselves, on the images of the
+        controls.
+        """
+        pair = [self.control(task, selector) for selector in (first, second)]
+        results = next((found[0] for found in pair if found is not None), None)
+        if results is None:
+            return self.measured(task).difference(first, metric, second)
+        names = []
+        for selector, found in zip((first, second), pair, strict=True):
+            key = self.measured(task).key(selector)
+            if found is None and (key.variant != MAIN or self.controls(task, key.method) is not results):
+                return None
+            names.append(FULL if found is None else found[1])
+        return results.difference(names[0], names[1], metric)
 
     def per_seed(self, task: str, selector: str, metric: str) -> dict[str, float]:
         """A metric of every run of a selector, by run id."""
+        if (found := self.control(task, selector)) is not None:
+            return found[0].per_seed(found[1], metric)
         return self.measured(task).per_seed(selector, metric)
 
     def facts(self, runs: tuple[str, ...], column: str) -> tuple[str, ...]:

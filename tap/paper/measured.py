@@ -158,6 +158,17 @@ class Measured:
         """Whether any run that is selected is there."""
         return any(key == self.key(selector) for key, _ in self._index)
 
+    def of_run(self, run: str) -> dict[str, float]:
+        """All metrics of one run by name; empty if it is not there."""
+        return dict(self._by_run.get(run, ()))
+
+    @cached_property
+    def _by_run(self) -> dict[str, list[tuple[str, float]]]:
+        found: dict[str, list[tuple[str, float]]] = {}
+        for run, metric, value in zip(self.frame["run"], self.frame["metric"], self.frame["value"], strict=True):
+            found.setdefault(run, []).append((metric, float(value)))
+        return found
+
     def per_seed(self, selector: str, metric: str) -> dict[str, float]:
         """A metric of every selected run, by run id."""
         return {run: value for value, run in self._found(selector, metric).values()}

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from tap.config.methods import SCORES
 from tap.errors import UserError
 from tap.paper.difference import Difference, same
-from tap.paper.statistics import contributions, point
+from tap.paper.statistics import RETAINED, contributions, point
 from tap.tasks.detection.average_precision import KINDS, SIZES, average_precision, matches_of, over_classes
 
 _OF_IMAGES: Final = re.compile(
-    r"top1|miou|iou_\d+|pixel_accuracy|constant_miou|(box|mask)_ap\w*|images|final_tokens_(mean|sd)"
+    r"top1|miou|iou_\d+|pixel_accuracy|constant_miou|(box|mask)_ap\w*|images|final_tokens_(mean|sd)|"
+    r"(removal_share|recovery_scale)_\d+(_sd)?|" + "|".join(RETAINED)
 )
 
 
@@ -54,7 +55,7 @@ def scores_of(task: str, arrays: Mapping[str, NDArray]) -> dict[str, float]:
         Scores in percent, and the counts of images and of patches that reached the last block.
     """
     scores = {}
-    for metric in SCORES[task]:
+    for metric in (*SCORES[task], *RETAINED):
         found = contributions(metric, arrays)
         if found is not None:
             scores[metric] = point(*found)
@@ -63,6 +64,7 @@ def scores_of(task: str, arrays: Mapping[str, NDArray]) -> dict[str, float]:
         scores |= _class_scores(values.sum(axis=0, dtype=np.float64))
     if task == "det" and "box_ap" in scores:
         scores |= _of_bands_and_thresholds(arrays)
+    scores |= _decisions(arrays)
     if "final_tokens" in arrays:
         tokens = arrays["final_tokens"].astype(np.float64)
         scores |= {"final_tokens_mean": float(tokens.mean()), "final_tokens_sd": float(tokens.std())}
@@ -108,6 +110,17 @@ def _class_scores(sums: NDArray) -> dict[str, float]:
     scores = {f"iou_{number}": float(100.0 * hits[number] / union[number]) for number in np.flatnonzero(union > 0)}
     scores["pixel_accuracy"] = float(100.0 * hits.sum() / labelled.sum())
     scores["constant_miou"] = float(100.0 * labelled.max() / labelled.sum() / (labelled > 0).sum())
+    return scores
+
+
+def _decisions(arrays: Mapping[str, NDArray]) -> dict[str, float]:
+    """Mean and SD over images of what a register decided: shares of the budget in percent, recovery scales."""
+    scores = {}
+    for name, values in arrays.items():
+        unit = 100.0 if name.startswith("removal_share_") else 1.0 if name.startswith("recovery_scale_") else None
+        known = values[~np.isnan(values)] if unit is not None else np.empty(0)
+        if unit is not None and len(known):
+            scores |= {name: unit * float(known.mean()), f"{name}_sd": unit * float(known.std())}
     return scores
 
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,13 @@ Statistic = Callable[[Array], Array]
 
 DRAWS = 2000
 LEVEL = 0.95
+RETAINED: Final[Mapping[str, str]] = {
+    "boundary_retention": "boundary",
+    "class_coverage": "classes",
+    "box_interior_retention": "box_interior",
+    "small_object_coverage": "small_objects",
+}
+"""Arrays of (kept, all) counts of single images by the metric in percent that they give (tab:spatial-statistics)."""
 _KEPT: ContextVar[dict[str, Array] | None] = ContextVar("kept replicates", default=None)
 _CELLS = 4_000_000  # of the matrices of counts and of sums made at once: 32 MB each
 
@@ -78,11 +86,22 @@ def mean_iou_of_areas(sums: Array) -> Array:
     return 100.0 * iou.sum(axis=-1) / np.maximum(occurs.sum(axis=-1), 1)
 
 
+def mean(sums: Array) -> Array:
+    """Mean of summed (value, counted) pairs `(..., 2)`; NaN where a resample counts nothing."""
+    counted = sums[..., 1]
+    return np.divide(sums[..., 0], counted, out=np.full_like(counted, np.nan), where=counted > 0)
+
+
+def share(sums: Array) -> Array:
+    """Percent of summed (part, whole) pairs `(..., 2)`; NaN where a resample has nothing of the whole."""
+    return 100.0 * mean(sums)
+
+
 def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, Statistic] | None:
     """What a metric's bootstrap needs, from the arrays of `per_sample.npz`.
 
     Args:
-        metric: ``top1``, ``miou``, ``box_ap`` or ``mask_ap``.
+        metric: ``top1``, ``miou``, ``box_ap`` or ``mask_ap``, or one of `RETAINED`.
         arrays: for ``top1`` ``correct`` `(n,)`; for ``miou`` ``confusion`` `(n, C, C)`, or what IoU needs of it:
             ``areas`` `(n, 3, C)`, the pixels of each class that are right, predicted and labelled; for AP what
             `tap.tasks.detection.metrics.match` gives.
@@ -98,6 +117,14 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
         return arrays["confusion"].astype(np.float64), mean_iou
     if metric == "miou" and "areas" in arrays:
         return arrays["areas"].astype(np.float64), mean_iou_of_areas
+    if RETAINED.get(metric) in arrays:
+        counts = arrays[RETAINED[metric]].astype(np.float64)
+        if not counts[:, 1].any():
+            return None
+        if metric == "class_coverage":  # the mean over images of their shares, not the share of all classes
+            present = counts[:, 1] > 0
+            counts = np.stack([np.divide(*counts.T, out=np.zeros(len(counts)), where=present), present], axis=1)
+        return counts, share
     if metric in ("box_ap", "mask_ap") and "objects" in arrays:
         # AP is no function of sums over images, but of how often each of them is drawn: the sum of unit vectors.
         matches = matches_of(arrays, metric.removesuffix("_ap"))
@@ -170,9 +197,9 @@ def _identity(values: Array, statistic: Statistic, seed: int, draws: int) -> str
 
 
 def interval(estimate: float, resampled: Array, level: float = LEVEL) -> Interval:
-    """Percentile interval of resampled values `(draws,)`."""
+    """Percentile interval of resampled values `(draws,)`, over those of them that are defined."""
     tail = (1.0 - level) / 2.0
-    low, high = np.quantile(resampled, [tail, 1.0 - tail])
+    low, high = np.quantile(resampled[~np.isnan(resampled)], [tail, 1.0 - tail])
     return Interval(float(estimate), float(low), float(high))
 
 

@@ -41,6 +41,10 @@ UNITS = {
         for kind in ("box", "mask")
         for part in ("50", "75", "_small", "_medium", "_large")
     },
+    "boundary_retention": "percent",
+    "class_coverage": "percent",
+    "box_interior_retention": "percent",
+    "small_object_coverage": "percent",
     "patches": "patches",
     "final_tokens_mean": "patches",
     "final_tokens_sd": "patches",

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tap.config.methods import DENSE, METHODS
 from tap.config.schema import ScaleConfig
+from tap.config.variants import VARIANTS
 from tap.errors import UserError
 from tap.plan.runs import dense_run, runs_of_table, seeds_of
 from tap.runs import Run
@@ -49,11 +50,16 @@ def claimed_runs(cfg: ScaleConfig, parts: Iterable[tuple[str, Mapping[str, Any]]
 
 
 def _run(cfg: ScaleConfig, task: str, subject: str) -> Run | None:
-    """The run that `tap`, `tap@0.7` or `tap_f:hard_only` stands for; None for a criterion."""
+    """The run that `tap`, `tap@0.7` or `tap_f:hard_only` stands for; None for a criterion.
+
+    What is no variant of its method, such as `tap_f:zero_fill`, is a control of the main run's checkpoint.
+    """
     name, _, variant = subject.partition(":")
     method, _, rate = name.partition("@")
     if method not in METHODS or method not in cfg.tasks[task].methods:  # type: ignore[index]
         return None
+    if variant not in VARIANTS or method not in VARIANTS[variant].methods:
+        variant = ""
     if variant and variant not in cfg.variants:
         raise UserError(f"--claim: {task}/{subject} is needed, and scale '{cfg.scale}' does not make it (variants)")
     main = 1.0 if method == DENSE else cfg.main_rate

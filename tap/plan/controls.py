@@ -18,6 +18,9 @@ CONTROLLED: Final = (TAP_F, TAP)
 VALUES, ARRAYS = "controls.csv", "controls.npz"
 """In the folder of the run."""
 
+OF_IMAGES: Final = "."
+"""Between the name of a control and that of a per-image array, in `ARRAYS`."""
+
 
 def controlled_runs(cfg: ScaleConfig, task: str) -> list[Run]:
     """The checkpoints of a task that are controlled: TAP at the main rate, every seed.

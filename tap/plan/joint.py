@@ -9,7 +9,7 @@ from typing import Final
 
 from tap.config.lookup import method_of
 from tap.config.schema import JobSpec, ScaleConfig
-from tap.config.variants import JOINT_STARTS
+from tap.config.variants import JOINT_STARTS, changes_of
 from tap.errors import UserError
 from tap.runs import Run
 
@@ -71,6 +71,17 @@ def joint_tasks(cfg: ScaleConfig, method: str) -> list[str]:
 def is_joint(spec: JobSpec) -> bool:
     """Whether a run is one of several that a joint training makes."""
     return method_of(spec.method).frozen
+
+
+def other_registers(cfg: ScaleConfig, run: Run) -> dict[str, Run]:
+    """The runs of the other tasks of a run's joint training, by task; none where all have one register, or have none
+    in use."""
+    if not method_of(run.method).frozen or run.rate == 1.0:
+        return {}
+    if changes_of(run.variant).get("options.tap_f.register_of") == "shared":
+        return {}
+    training = JointRun.with_run(run)
+    return {task: training.of(task) for task in joint_tasks(cfg, run.method) if task != run.task}
 
 
 def joint_start(spec: JobSpec) -> Run | None:

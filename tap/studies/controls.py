@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 from tap.config.schema import ControlConfig, JobSpec, ScaleConfig
+from tap.controls.choice import Choice, judge_choice
 from tap.controls.evaluation import ControlResult, RegisterOutputs, evaluate_controls, images_of, register_outputs
 from tap.controls.oracle import Oracle, search_splits
 from tap.controls.policies import (
@@ -27,7 +28,7 @@ from tap.controls.policies import (
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.run_weights import load_run
 from tap.errors import UserError
-from tap.plan.controls import ARRAYS, CONTROLLED, VALUES
+from tap.plan.controls import ARRAYS, CONTROLLED, OF_IMAGES, VALUES
 from tap.plan.runs import run_of, task_of
 from tap.plan.specs import job_spec
 from tap.provenance.files import atomic_write
@@ -46,7 +47,8 @@ def run_controls(cfg: ScaleConfig, run: Run, stamp: Stamp = BY_HAND) -> Path:
 
     ``controls.csv`` has a line for each control and metric, with what it held fixed: the hash of selected sets and
     allocations, and in how many passes the removals sum to N - K. ``controls.npz`` has the register's outputs on every
-    validation image, and the oracle's losses.
+    validation image, the oracle's losses, what groups of patches are worth and who says so, and the values of single
+    images behind every score, for paired intervals.
 
     Args:
         cfg: the scale.
@@ -120,7 +122,12 @@ def measure(
     rows = [row for control in controls for row in _rows(task, spec, control, found[control.name])]
     table = pd.DataFrame(rows)
     print(f"{run_of(spec).id}: {_in_words(table, oracle, encoder.blocks_run, encoder.blocks_alone)}")
-    return table, _arrays(register, oracle, task.facts.dense)
+    looked_at = images_of(task, spec, "validation", settings.choice_images)
+    choice = judge_choice(task, model, spec, looked_at, device, settings.choice_side)
+    of_images = {
+        f"{name}{OF_IMAGES}{array}": values for name, one in found.items() for array, values in one.per_image.items()
+    }
+    return table, _arrays(register, oracle, choice, task.facts.dense) | of_images
 
 
 def _rows(task: Pipeline, spec: JobSpec, control: Control, found: ControlResult) -> list[dict[str, Any]]:
@@ -142,7 +149,7 @@ def _rows(task: Pipeline, spec: JobSpec, control: Control, found: ControlResult)
     return [{**common, "metric": metric.name, "value": scores[metric.name]} for metric in task.facts.metrics]
 
 
-def _arrays(register: RegisterOutputs, oracle: Oracle, dense: bool) -> dict[str, np.ndarray]:
+def _arrays(register: RegisterOutputs, oracle: Oracle, choice: Choice, dense: bool) -> dict[str, np.ndarray]:
     found = {
         "sample_id": register.sample_id,
         "shares": register.shares,
@@ -150,6 +157,9 @@ def _arrays(register: RegisterOutputs, oracle: Oracle, dense: bool) -> dict[str,
         "oracle_splits": oracle.splits,
         "oracle_losses": oracle.losses,
         "oracle_blocks": np.array([oracle.blocks_run, oracle.blocks_alone]),
+        "choice_sample_id": choice.sample_id,
+        "choice_worth": choice.worth,
+        **{f"choice_{name}": values for name, values in choice.says.items()},
     }
     return {**found, "scales": register.scales} if dense else found
 

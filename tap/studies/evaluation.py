@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from tap.config.schema import JobSpec
 from tap.encoder.low_rank import is_low_rank
 from tap.engine.device import cpu_threads, describe_device, select_device
+from tap.engine.published import published_weights
 from tap.engine.run_weights import load_run
 from tap.plan.endpoints import endpoint_file
 from tap.plan.pretraining import is_pretraining
@@ -22,12 +24,16 @@ from tap.plan.runs import run_of
 from tap.profiling.throughput import profile_encoder, profile_model
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, Stamp, write_record
+from tap.runs import Run
+from tap.studies.register_diagnostics import own_register, register_in, register_metrics
 from tap.tasks.base import Task
 
 METRICS, PER_SAMPLE, RECORD = "metrics.json", "per_sample.npz", "evaluation.json"
 
 
-def evaluate_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
+def evaluate_run(
+    spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, other_runs: Mapping[str, Run] | None = None
+) -> None:
     """Evaluates the published weights of a run on the validation split, and profiles its encoder.
 
     Writes ``metrics.json`` (flat: numbers, and facts in words), ``per_sample.npz`` and the record of the job.
@@ -36,6 +42,7 @@ def evaluate_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
         spec: the run.
         task: its pipeline.
         stamp: what the record says of the job.
+        other_runs: the same joint training's runs of the other tasks, whose registers are held against its own.
 
     Raises:
         UserError: the run is not trained, its weights are not those of its record, data are missing, or the folder
@@ -45,11 +52,15 @@ def evaluate_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
     device = select_device(spec.device)
     with cpu_threads(spec.profile.threads):
         model = task.build_model(spec)
+        start = own_register(model, spec.task)
         weights = load_run(spec, model)
+        others = {name: published_weights(run) for name, run in (other_runs or {}).items()}
         model.to(device).eval()
         evaluation = task.evaluate(model, spec, "validation", device)
+        registers = {name: register_in(path, name) for name, path in others.items()}
         metrics: dict[str, float | int | str] = {
             **evaluation.metrics,
+            **({} if start is None else register_metrics(task, model, spec, device, start, registers)),
             **facts_of_model(spec, model),
             "device": describe_device(device),
         }
@@ -65,7 +76,7 @@ def evaluate_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND) -> None:
             run.folder,
             spec,
             stamp,
-            inputs=[path for path in (*weights, endpoint_file(spec)) if path is not None],
+            inputs=[path for path in (*weights, *others.values(), endpoint_file(spec)) if path is not None],
             outputs=outputs,
             started=started,
             device=describe_device(device),

@@ -57,7 +57,8 @@ def test_controls_are_the_evaluations_of_their_settings_and_hold_the_rest_fixed(
         own.recovery = replace(own.recovery, scale=scale, matching=control.matching, zero_fill=control.scale == "off")
         wanted = task.evaluate(model, spec, "validation", CPU).metrics
         reducer.settings, own.recovery = before
-        assert task.score(spec, found[control.name].per_image) == pytest.approx(wanted), control.name
+        scores = task.score(spec, found[control.name].per_image)
+        assert scores == pytest.approx({name: wanted[name] for name in scores}), control.name
         assert found[control.name].exact == len(found[control.name].budget)
     same = {found[control.name].digest for control in controls if control.schedule is None}
     assert len(same) == 1

@@ -22,6 +22,7 @@ from tap.jobs.registry import JOBS
 from tap.jobs.staleness import Today
 from tap.jobs.terminal import show_in_lines
 from tap.paper.figures.names import FIGURES
+from tap.paper.listing import stem_of
 from tap.paper.tables.names import groups
 from tap.plan.joint import joint_tasks
 from tap.plan.controls import files_of_controls
@@ -272,3 +273,23 @@ def pictured_runs():
         for task in tasks
         for method, rate in ((DENSE, 1.0), (TAP, CFG.main_rate))
     ]
+
+
+KNOWN_STEMS = (*(f"tab_{task}" for task in BUILT_TASKS), *GROUPED, *FIGURES, "paper")
+
+
+def refuse_unknown(wildcards):
+    """Ends with the nearest table or figure, and all that there are."""
+    kind = "table" if wildcards.folder == "paper_tables" else "figure"
+    start = {"table": "tab_", "figure": "fig_"}[kind]
+    try:
+        stem_of(
+            kind,
+            Path(wildcards.unknown).stem,
+            [name for name in KNOWN_STEMS if name.startswith(start)],
+        )
+    except UserError as error:
+        raise WorkflowError(str(error))
+    raise WorkflowError(
+        f"{wildcards.folder}/{wildcards.unknown}: lies in the folder of the other kind"
+    )

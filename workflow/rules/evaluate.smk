@@ -5,6 +5,7 @@ rule evaluate:
     input:
         data=reads("evaluate", "data"),
         weights=reads("evaluate", "weights"),
+        registers=reads("evaluate", "registers"),
         endpoint=reads("evaluate", "endpoint"),
         remade=remade("evaluate"),
     output:

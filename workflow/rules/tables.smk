@@ -186,3 +186,14 @@ rule publish_group:
         f"Publish the small tables of scale {SCALE}"
     shell:
         f"tap publish {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
+# A name that no table or figure has: the nearest one and all that there are, instead of "no rule to produce".
+rule unknown:
+    input:
+        refuse_unknown,
+    output:
+        touch("{folder}/{unknown}"),
+    wildcard_constraints:
+        folder="paper_tables|paper_figures",
+        unknown=rf"(?!({'|'.join(KNOWN_STEMS)})\.)[^/]+",

@@ -8,10 +8,12 @@ from typing import ClassVar
 
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.jobs import code_roots
-from tap.jobs.files import data_evidence, evaluated_weights
+from tap.jobs.files import data_evidence, evaluated_weights, weights
 from tap.jobs.job import Resources, measuring
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
 from tap.plan.endpoints import endpoint_file
+from tap.plan.joint import other_registers
+from tap.plan.runs import run_of
 from tap.plan.specs import job_spec
 from tap.provenance.record import Stamp
 from tap.runs import Run
@@ -29,12 +31,13 @@ class Evaluate(RunJob):
     }
 
     def reads(self, cfg: ScaleConfig, key: Run) -> Mapping[str, Sequence[Path]]:
-        """Data and weights; some methods read the endpoint."""
+        """Data and weights; a joint run the registers of its other tasks, too, and some methods the endpoint."""
         spec = job_spec(cfg, key)
         endpoint = endpoint_file(spec)
         return {
             "data": [data_evidence(cfg, key.task)],
             "weights": evaluated_weights(spec),
+            "registers": [weights(run) for run in other_registers(cfg, key).values()],
             "endpoint": [] if endpoint is None else [endpoint],
         }
 
@@ -55,7 +58,7 @@ class Evaluate(RunJob):
         from tap.studies.evaluation import evaluate_run
         from tap.tasks.registry import get_task
 
-        evaluate_run(spec, get_task(spec), stamp)
+        evaluate_run(spec, get_task(spec), stamp, other_registers(cfg, run_of(spec)))
 
 
 JOB = Evaluate()

@@ -7,7 +7,7 @@ at which the part can be judged: orders and signs also at desk scale, printed va
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tap.errors import UserError
 from tap.paper.audit.outcome import Outcome, Verdict, combine, not_measured
-from tap.paper.audit.predicates import PREDICATES
+from tap.paper.audit.predicates import OF_LEARNING, PREDICATES
 from tap.paper.audit.words import stand_ins
 from tap.paper.evidence import Evidence, reference
+from tap.paper.learned import learning_note
 from tap.paper.reported import load_reported, reported_labels
 from tap.paper.yaml_file import read_yaml
 from tap.task_facts import TASKS
@@ -57,6 +58,8 @@ class Part(BaseModel):
         if evidence.scale == "smoke":
             return not_measured(_SMOKE)
         outcome = PREDICATES[self.predicate](evidence, **self.arguments)
+        if self.predicate in OF_LEARNING and outcome.verdict != Verdict.NOT_MEASURED:
+            outcome = _comparable(outcome, evidence)
         if evidence.scale in self.scales:
             return outcome
         text = f"Can be judged at {' or '.join(self.scales)} scale only"
@@ -72,6 +75,14 @@ class Part(BaseModel):
             outcome.devices,
             (f"results at {' or '.join(self.scales)} scale",),
         )
+
+
+def _comparable(outcome: Outcome, evidence: Evidence) -> Outcome:
+    """The outcome, or that it is none because the register of a run behind it did not learn."""
+    note = learning_note(evidence, outcome.runs)
+    if not note:
+        return outcome
+    return replace(outcome, verdict=Verdict.NOT_COMPARABLE, sentence=f"{note} {outcome.sentence}")
 
 
 class Grounds(BaseModel):

@@ -15,6 +15,7 @@ class Verdict(StrEnum):
     SUPPORTED = "supported"
     CONTRADICTED = "contradicted"
     INCONCLUSIVE = "inconclusive"
+    NOT_COMPARABLE = "not comparable"
     NOT_MEASURED = "not measured"
 
 
@@ -71,4 +72,6 @@ def combine(verdicts: Sequence[Verdict]) -> Verdict:
         return Verdict.NOT_MEASURED
     if all(verdict == Verdict.SUPPORTED for verdict in verdicts):
         return Verdict.SUPPORTED
+    if set(verdicts) <= {Verdict.NOT_COMPARABLE, Verdict.NOT_MEASURED}:
+        return Verdict.NOT_COMPARABLE
     return Verdict.INCONCLUSIVE

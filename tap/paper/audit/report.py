@@ -18,12 +18,14 @@ HOW_TO_READ = {
     Verdict.SUPPORTED: "every part that this scale can judge was measured, and no interval includes the opposite",
     Verdict.CONTRADICTED: "at least one part is clearly the other way round",
     Verdict.INCONCLUSIVE: "intervals include both, parts are not measured yet, or results are not as a job made them",
+    Verdict.NOT_COMPARABLE: "what was measured does not test it: the register of a run behind it did not learn",
     Verdict.NOT_MEASURED: "what it takes has not been made at this scale",
 }
 MARKS = {
     Verdict.SUPPORTED: "\u2713",
     Verdict.CONTRADICTED: "\u2717",
     Verdict.INCONCLUSIVE: "~",
+    Verdict.NOT_COMPARABLE: "\u2260",
     Verdict.NOT_MEASURED: "\u00b7",
 }
 

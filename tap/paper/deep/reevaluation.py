@@ -158,7 +158,7 @@ def _again(cfg: ScaleConfig, ledger: Ledger, record: Record, sample: Sample) -> 
         _load(spec, model, record, weights)
         model.to(device).eval()
         batches = task.loader(Subset(dataset, positions), spec)
-        anew = joined([task.evaluate_batch(model, spec, batch.to(device)) for batch in batches])
+        anew = joined([task.examine_batch(model, spec, batch.to(device)) for batch in batches])
         here = describe_device(device)
     facts = facts_of_model(spec, model)
     found = [Difference(file, key, stated[key], facts[key]) for key in facts if stated.get(key) != facts[key]]

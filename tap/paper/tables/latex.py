@@ -10,7 +10,15 @@ MISSING = "--"
 DAGGER = r"$^\dagger$"
 NOT_IN_PAPER = r"$^\ddagger$"
 
-_SYMBOLS = {"\u03b1": r"$\alpha$", "\u03c4": r"$\tau$", "\u2261": r"$\equiv$"}
+_SYMBOLS = {
+    "\u03b1": r"$\alpha$",
+    "\u03b4": r"$\delta$",
+    "\u03c0": r"$\pi$",
+    "\u03c1": r"$\rho$",
+    "\u03c4": r"$\tau$",
+    "\u2261": r"$\equiv$",
+    "\U0001d4db": r"$\mathcal{L}$",
+}
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     "&": r"\&",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pandas as pd
 
+from tap.paper.learned import learning_note
 from tap.paper.measured import Value
 from tap.paper.reported import Row
 from tap.paper.tables import latex
@@ -63,6 +64,7 @@ def to_latex(filled: Filled) -> str:
         name = [latex.escape(row.label) + _mark(filled, row)] if table.first is not None else []
         groups[row.group].append([*name, *(_joined(filled, row, head, best) for head in table.heads)])
     sentences = (_caption if table.caption is None else _own_caption)(filled)
+    sentences += [latex.escape(text) for text in [learning_note(filled.evidence, runs_behind(filled))] if text]
     further = any(not row.in_paper for row in filled.layout.rows)
     if table.reported is None:
         sentences.append("The paper does not have this table.")
@@ -156,6 +158,11 @@ def _deviating(column: str) -> str | None:
     if column.endswith("_sd"):
         return column.removesuffix("_sd")
     return column.replace("sd_", "score_") if column.startswith("sd_") else None
+
+
+def runs_behind(filled: Filled) -> list[str]:
+    """Ids of all runs behind the cells of a table."""
+    return [run for content in filled.cells.values() if isinstance(content, Value) for run in content.runs]
 
 
 def _own_caption(filled: Filled) -> list[str]:

@@ -8,6 +8,7 @@ from collections import Counter
 import pandas as pd
 
 from tap.config.methods import DENSE
+from tap.paper.learned import learning_note
 from tap.paper.reported import Row
 from tap.paper.statistics import Interval
 from tap.paper.tables.caption import SMOKE_NOTE
@@ -21,6 +22,7 @@ from tap.paper.tables.compare import (
     verdicts,
 )
 from tap.paper.tables.latex import MISSING
+from tap.paper.tables.render import runs_behind
 from tap.paper.tables.table import Filled, Status, number_of, status_of, text_of
 
 _JUDGED = (
@@ -51,7 +53,8 @@ def to_markdown(filled: Filled, frame: pd.DataFrame) -> str:
         lines += [f"**{SMOKE_NOTE}**", ""]
     paper = "The paper does not have this table." if table.reported is None else f"The paper: {table.reported.caption}"
     note = "" if table.note is None else table.note(filled.evidence)
-    for paragraph in (paper, _JUDGED if table.judged else _BESIDE, note, _counts(filled)):
+    learned = learning_note(filled.evidence, runs_behind(filled))
+    for paragraph in (paper, _JUDGED if table.judged else _BESIDE, note, learned, _counts(filled)):
         lines += [paragraph, ""] if paragraph else []
     for score in table.judged:
         lines += _score_section(filled, frame, names, score)

@@ -59,11 +59,10 @@ class Classification(Pipeline):
             "final_tokens": trace.final_counts.cpu().numpy(),
         }
 
-    def image_losses(self, model: Classifier, spec: JobSpec, batch: Batch) -> np.ndarray:
+    def losses_of_images(self, model: Classifier, spec: JobSpec, batch: Batch) -> Tensor:
         """Cross entropy against the class."""
         logits = model(batch.images, batch.sample_ids)
-        losses = F.cross_entropy(logits.double(), batch.targets, reduction="none")
-        return losses.cpu().numpy()
+        return F.cross_entropy(logits.double(), batch.targets, reduction="none")
 
     def score(self, spec: JobSpec, statistics: PerImage) -> dict[str, float]:
         """Top-1 accuracy in percent and the realised token counts."""

@@ -11,6 +11,7 @@ from mmengine.structures import InstanceData
 from torch import Tensor, nn
 
 from tap.config.schema import JobSpec
+from tap.encoder.trace import Trace
 from tap.errors import UserError
 from tap.plan.starts import has_random_encoder
 from tap.reducers.build import build_encoder
@@ -24,6 +25,7 @@ from tap.tasks.detection.model import METHOD, Detector
 from tap.tasks.detection.settings import head_settings
 from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 from tap.tasks.recovery_endpoint import recovery_settings
+from tap.tasks.retention import INTERIOR, SMALL, Objects, final_kept, interior_counts, small_counts
 
 _PARTS = {"proposal_loss": ("proposal_",), "box_loss": (".loss_cls", ".loss_bbox"), "mask_loss": (".loss_mask",)}
 """What the log shows: sums of the losses whose names hold one of these."""
@@ -94,7 +96,17 @@ class Detection(Pipeline):
         tokens = np.array(found.final_tokens)
         return {"sample_id": batch.sample_ids.cpu().numpy(), "final_tokens": tokens, **matched}
 
-    def image_losses(self, model: Detector, spec: JobSpec, batch: Batch) -> np.ndarray:
+    def retained(self, spec: JobSpec, batch: Batch, traces: Sequence[Trace]) -> dict[str, np.ndarray]:
+        """Patches inside of boxes, and small objects; crowd regions are no objects."""
+        (trace,) = traces
+        kept, objects = final_kept(trace), [_objects(place) for place in batch.targets]
+        where = trace.grid, (spec.model.patch_size, spec.model.patch_size)
+        return {
+            INTERIOR: interior_counts(objects, *where, kept),
+            SMALL: small_counts(objects, *where, kept, spec.eval.small_side),
+        }
+
+    def losses_of_images(self, model: Detector, spec: JobSpec, batch: Batch) -> Tensor:
         """Classification and box losses of proposals and all stages, without masks (Sec. What the Register Learns).
 
         The proposals and boxes that they are taken over are drawn by the image's number alone.
@@ -103,8 +115,8 @@ class Detection(Pipeline):
         maps, losses = model.maps(batch.images, batch.sample_ids), []
         for row, (sample, number) in enumerate(zip(samples, batch.sample_ids.tolist(), strict=True)):
             with seeded_rng(derive_seed(spec.seed, "image_losses", number)):
-                losses.append(float(model.box_loss([level[row : row + 1] for level in maps], sample)))
-        return np.array(losses)
+                losses.append(model.box_loss([level[row : row + 1] for level in maps], sample).double())
+        return torch.stack(losses)
 
     def sufficient_statistics(self, per_image: PerImage) -> PerImage:
         """All but the boxes."""
@@ -125,12 +137,24 @@ def _sample(target: dict[str, Any], side: tuple[int, ...]) -> DetDataSample:
     return sample
 
 
-def _truth(place: Any, side: Sequence[int]) -> DetDataSample:
-    """The objects of an evaluation image on its resized pixels, without masks; crowd regions are ignored."""
+def _boxes(place: Any) -> tuple[Tensor, Tensor]:
+    """Boxes of an evaluation image on its resized pixels `(n, 4)`, and which of them are crowd regions `(n,)`."""
     across, down = place.meta["scale_factor"]
     boxes = torch.tensor([one["bbox"] for one in place.objects]).reshape(-1, 4)
     boxes = torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], dim=1) * torch.tensor([across, down] * 2)
-    crowd = torch.tensor([bool(one.get("iscrowd")) for one in place.objects], dtype=torch.bool)
+    return boxes, torch.tensor([bool(one.get("iscrowd")) for one in place.objects], dtype=torch.bool)
+
+
+def _objects(place: Any) -> Objects:
+    """The objects of an evaluation image whose retention is counted."""
+    boxes, crowd = _boxes(place)
+    areas = np.array([one["area"] for one in place.objects], dtype=np.float64)
+    return Objects(boxes[~crowd].double().numpy(), areas[~crowd.numpy()])
+
+
+def _truth(place: Any, side: Sequence[int]) -> DetDataSample:
+    """The objects of an evaluation image on its resized pixels, without masks; crowd regions are ignored."""
+    boxes, crowd = _boxes(place)
     labels = torch.tensor([one["category_id"] for one in place.objects], dtype=torch.int64)
     target = {
         "shape": place.meta["img_shape"],

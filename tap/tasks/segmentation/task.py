@@ -12,6 +12,7 @@ from mmengine.structures import PixelData
 from torch import Tensor, nn
 
 from tap.config.schema import JobSpec
+from tap.encoder.trace import Trace
 from tap.errors import UserError
 from tap.plan.starts import has_random_encoder
 from tap.reducers.base import IGNORE
@@ -21,7 +22,8 @@ from tap.task_facts import SEG
 from tap.tasks.base import Batch, Sample, Splits, with_terms
 from tap.tasks.pipeline import PerImage, Pipeline, token_counts
 from tap.tasks.recovery_endpoint import recovery_settings
-from tap.tasks.segmentation.data import Collate, open_splits
+from tap.tasks.retention import BOUNDARY, CLASSES, boundary_counts, class_counts, final_kept
+from tap.tasks.segmentation.data import Collate, Target, open_splits
 from tap.tasks.segmentation.head import GridMLPHead
 from tap.tasks.segmentation.inference import inference_settings, pixel_logits, predict, windows
 from tap.tasks.segmentation.metrics import class_areas, confusion_matrix, iou_scores
@@ -96,10 +98,21 @@ class Segmentation(Pipeline):
             "final_tokens": np.array([prediction.final_tokens for prediction in predictions]),
         }
 
-    def image_losses(self, model: Segmenter, spec: JobSpec, batch: Batch) -> np.ndarray:
+    def retained(self, spec: JobSpec, batch: Batch, traces: Sequence[Trace]) -> dict[str, np.ndarray]:
+        """Boundary patches and classes, summed over the windows of an image; void and padding have no class."""
+        labels = torch.stack([_seen(target, batch.images.shape[-2:]) for target in batch.targets])
+        side, found = spec.model.patch_size, []
+        for part, trace in zip(self.encoder_inputs(spec, labels), traces, strict=True):
+            padded = F.pad(part, (0, -part.shape[-1] % side, 0, -part.shape[-2] % side), value=IGNORE)
+            seen = padded, trace.grid, final_kept(trace)
+            found.append((boundary_counts(*seen), class_counts(*seen, spec.data.num_classes)))
+        boundary, classes = (np.sum(counts, axis=0) for counts in zip(*found, strict=True))
+        return {BOUNDARY: boundary, CLASSES: classes}
+
+    def losses_of_images(self, model: Segmenter, spec: JobSpec, batch: Batch) -> Tensor:
         """Mean cross entropy over the pixels that are not void; 0 for an image without any."""
         logits = pixel_logits(model, batch.images, batch.sample_ids, batch.targets)
-        return np.array([_pixel_loss(one, target.labels) for one, target in zip(logits, batch.targets, strict=True)])
+        return torch.stack([_pixel_loss(one, target.labels) for one, target in zip(logits, batch.targets, strict=True)])
 
     def sufficient_statistics(self, per_image: PerImage) -> PerImage:
         """Three numbers per class instead of a confusion matrix."""
@@ -111,8 +124,15 @@ class Segmentation(Pipeline):
         return {**iou_scores(statistics["areas"].sum(axis=0)), **token_counts(statistics)}
 
 
-def _pixel_loss(logits: Tensor, labels: Tensor) -> float:
+def _seen(target: Target, side: Sequence[int]) -> Tensor:
+    """The label map `(H, W)` on the pixels of the resized and padded image; the nearest label, void on the padding."""
+    height, width = target.size
+    resized = F.interpolate(target.labels[None, None].float().cpu(), (height, width), mode="nearest-exact")[0, 0]
+    return F.pad(resized.long(), (0, side[1] - width, 0, side[0] - height), value=IGNORE)
+
+
+def _pixel_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean cross entropy of `(C, H, W)` logits over the labelled pixels."""
     truth = labels.to(logits.device).long()
     total = F.cross_entropy(logits[None].double(), truth[None], ignore_index=IGNORE, reduction="sum")
-    return float(total / (truth != IGNORE).sum().clamp(min=1))
+    return total / (truth != IGNORE).sum().clamp(min=1)

@@ -13,8 +13,10 @@ from tap.config.load import load_scale
 from tap.errors import UserError
 from tap.paper.control_results import read_controls
 from tap.paper.evidence import Evidence
+from tap.paper.statistics import contributions, point, replicates
 from tap.paper.tables.build import files_read, render_table
 from tap.runs import Run
+from tap.seeds import derive_seed
 
 SHARES = np.array([[0.1, 0.3, 0.6], [0.2, 0.3, 0.5], [0.6, 0.3, 0.1], [0.3, 0.3, 0.4]])
 SCALES = np.array([[0.5, 0.6, 0.7], [0.7, 0.6, np.nan], [0.9, 0.6, 0.3], [0.1, 0.6, 0.5]])
@@ -68,6 +70,52 @@ def test_matching_rules_are_compared_on_the_same_checkpoint(controlled):
     assert results.value("matching_token_0", "miou") is None
     assert results.share("oracle", "miou", 2).mean == pytest.approx(50.0)
     assert results.identity == "40 of 40"
+
+
+def test_differences_of_controls_have_paired_intervals_from_their_images(controlled):
+    """Against resampling by hand: images drawn with the seed of the task, the same ones for both controls."""
+    evidence = controlled()
+    results = evidence.controls("seg", "tap_f")
+    generator = np.random.default_rng(0)
+    for run in results.arrays:
+        for control in ("full", "oracle"):
+            areas = generator.integers(1, 50, (12, 3, 4))
+            areas[:, 0] = np.minimum(areas[:, 0], areas[:, 1:].min(axis=1))
+            results.arrays[run][f"{control}.areas"] = areas
+            stated = point(*contributions("miou", {"areas": areas}))
+            rows = (results.frame["run"] == run) & (results.frame["control"] == control)
+            results.frame.loc[rows, "value"] = stated
+    found = results.difference("oracle", "full", "miou")
+    seed, drawn = derive_seed("bootstrap", "desk", "seg", "controls"), []
+    for run in results.arrays:
+        parts = [
+            replicates(*contributions("miou", results.of_images(run, name)), seed=seed) for name in ("oracle", "full")
+        ]
+        drawn.append(parts[0] - parts[1])
+    wanted = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975])
+    assert (found.interval.low, found.interval.high) == pytest.approx(tuple(wanted))
+    assert found.interval.low < found.mean < found.interval.high
+    assert results.difference("matching_random_learned", "full", "miou").interval is None
+    results.frame.loc[results.frame["control"] == "full", "value"] += 1.0
+    results._replicates.clear()
+    with pytest.raises(UserError, match="full, miou: recorded"):
+        results.difference("oracle", "full", "miou")
+
+
+def test_a_selector_may_name_a_control_and_stands_beside_its_own_checkpoint(controlled):
+    evidence = controlled()
+    assert evidence.value("seg", "tap_f:oracle", "miou").mean == pytest.approx(41.5)
+    assert evidence.difference("seg", "tap_f", "tap_f:oracle", "miou").mean == pytest.approx(-1.0)
+    assert evidence.difference("seg", "tap_f:oracle", "tap", "miou") is None
+    assert evidence.value("seg", "tap_f:never_run", "miou") is None
+    assert evidence.lacking("seg", ("tap_f:oracle",), "miou") == []
+
+
+def test_ablations_are_trained_variants_and_controls_side_by_side(controlled):
+    text = render_table("tab_absolute_ablation", controlled())[".tex"].decode()
+    assert "TAP-F full & -- & 40.5 & --" in text
+    text = render_table("tab_ablation", controlled())[".csv"].decode()
+    assert "desk,zero_fill,recovery off (zero-fill),cls" in text
 
 
 def test_a_caption_says_whether_the_selected_sets_are_the_same(controlled):

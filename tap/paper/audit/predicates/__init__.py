@@ -53,3 +53,9 @@ PREDICATES: dict[str, Predicate] = {
         prefers_endpoint,
     )
 }
+
+OF_LEARNING = tuple(
+    predicate.__name__ for predicate in (higher, ahead_of_all, loses_at_most, value, deviation_at_most, between)
+)
+"""Predicates about what training has made of a method. Without a register that learned they tell nothing of TAP;
+counts, costs and speeds are what they are whatever a register ranks."""

@@ -1,0 +1,126 @@
+"""Is the choice good? What each group of patches is worth to the loss, beside what rankings and the gradient say.
+
+A ranking that chooses well puts those groups first whose removal costs most. The straight-through mask can teach that
+only if its gradient points there: `gradient` is what it says of every group at the start of its temperature, without
+noise, in the sparse pass of the checkpoint itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tap.config.schema import JobSpec
+from tap.controls.leave_out import LeaveOutEncoder, group_means, patch_groups
+from tap.encoder.tokens import Tokens
+from tap.seeds import derive_seed
+from tap.tasks.base import Batch
+from tap.tasks.pipeline import Pipeline
+
+RANKINGS: Final = ("register", "attention", "random", "gradient")
+"""What is held against the losses; each says of a group, the higher the more, that it should stay."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The worth of the groups of each image, and what says so.
+
+    Attributes:
+        sample_id: `(n,)`.
+        losses: of every image with all patches, then without each group `(n, 1 + G)`, float64.
+        says: of each ranking the mean over the patches of every group `(n, G)`, float64.
+    """
+
+    sample_id: NDArray
+    losses: NDArray
+    says: Mapping[str, NDArray]
+
+    @property
+    def worth(self) -> NDArray:
+        """What the loss gains without each group `(n, G)`."""
+        return self.losses[:, 1:] - self.losses[:, :1]
+
+
+def judge_choice(task: Pipeline, model: Any, spec: JobSpec, dataset: Any, device: torch.device, side: int) -> Choice:
+    """Removes each group of patches in turn at the first pruning block, all else staying, and asks all rankings.
+
+    Args:
+        task: the pipeline.
+        model: the TAP model with its weights, on `device`; left as it was.
+        spec: its settings.
+        dataset: images.
+        device: where the model is.
+        side: fields of the patch grid in each direction; each is a group.
+
+    Raises:
+        UserError: the checkpoint has no register, or the grid is smaller than the fields.
+    """
+    own, encoder = model.encoder, LeaveOutEncoder(model.encoder, side)
+    ids, losses = [], []
+    says: dict[str, list[NDArray]] = {name: [] for name in RANKINGS}
+    model.eval()
+    for batch in task.loader(dataset, spec):
+        batch = batch.to(device)
+        encoder.new_batch()
+        model.encoder = encoder
+        try:
+            with torch.inference_mode():
+                found = []
+                for group in (None, *range(side**2)):
+                    encoder.rewind(group)
+                    found.append(task.image_losses(model, spec, batch))
+        finally:
+            model.encoder = own
+        groups = [patch_groups(call.state.grid, side) for call in encoder.calls]
+        numbers = batch.sample_ids.cpu().numpy()
+        ids.append(numbers)
+        losses.append(np.stack(found, axis=1))
+        for name in ("register", "attention"):
+            says[name].append(_over_calls([getattr(call, name).cpu().numpy() for call in encoder.calls], groups))
+        drawn = (np.random.default_rng(derive_seed(spec.seed, "choice", int(number))) for number in numbers)
+        says["random"].append(np.stack([generator.random(side**2) for generator in drawn]))
+        says["gradient"].append(_over_calls([-part for part in _gradients(task, model, spec, batch)], groups))
+    return Choice(
+        np.concatenate(ids), np.concatenate(losses), {name: np.concatenate(parts) for name, parts in says.items()}
+    )
+
+
+def _over_calls(values: Sequence[NDArray], groups: Sequence[NDArray]) -> NDArray:
+    """Means over the groups, and over the windows of an image."""
+    return np.mean([group_means(part, group) for part, group in zip(values, groups, strict=True)], axis=0)
+
+
+def _gradients(task: Pipeline, model: Any, spec: JobSpec, batch: Batch) -> list[NDArray]:
+    """Gradient of each image's loss to the scores of its first pruning block `(B, N)`, of every call of the encoder.
+
+    Images are independent, so that the gradient of the sum of their losses is that of each.
+    """
+    reducer, scores = model.encoder.reducer, []
+    first, rank = model.encoder.vit.blocks[reducer.settings.layers[0] - 1], reducer.scores
+
+    def listen(block: Any, tokens: Tokens, hidden: Tensor, keys: Tensor, register_rows: Tensor) -> Tensor:
+        found = rank(block, tokens, hidden, keys, register_rows)
+        if block is first:
+            found = found.detach().requires_grad_()
+            scores.append(found)
+        return found
+
+    before = reducer.settings, reducer.temperature, [one.requires_grad for one in model.parameters()]
+    reducer.settings = replace(reducer.settings, gumbel=False)
+    reducer.temperature, reducer.training, reducer.scores = reducer.settings.tau_start, True, listen
+    model.requires_grad_(False)
+    try:
+        with torch.enable_grad():
+            task.losses_of_images(model, spec, batch).sum().backward()
+    finally:
+        del reducer.scores
+        reducer.settings, reducer.temperature, reducer.training = before[0], before[1], False
+        for parameter, needed in zip(model.parameters(), before[2], strict=True):
+            parameter.requires_grad_(needed)
+    return [np.zeros(tuple(one.shape)) if one.grad is None else one.grad.cpu().numpy() for one in scores]
