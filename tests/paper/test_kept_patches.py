@@ -18,23 +18,26 @@ CHROMIUM = next(
 GRID = (2, 2)
 
 VISIT = """<script>
-addEventListener("load", () => setTimeout(async () => {
-  const tick = () => new Promise((resolve) => setTimeout(resolve, 50));
+addEventListener("load", async () => {
   const told = () => [...document.querySelectorAll("canvas")].map((canvas) => canvas.getAttribute("aria-label"));
+  const until = async (words) => {
+    while (!String(told()[0]).includes(words)) await new Promise((next) => setTimeout(next, 20));
+  };
   const block = document.getElementById("block");
+  await until("block 12");
   const row = [...document.querySelector("canvas").getContext("2d").getImageData(0, 0, 8, 1).data];
   const seen = { end: told(), kept: row.slice(0, 4), removed: row.slice(-4) };
   block.value = 2;
   block.dispatchEvent(new Event("input"));
-  await tick();
+  await until("block 2");
   seen.early = told();
   document.querySelectorAll(".thumb")[1].click();
   block.value = 3;
   block.dispatchEvent(new Event("input"));
-  await tick();
+  await until("2 of 4");
   seen.other = told()[0];
   document.body.textContent = "SEEN" + JSON.stringify(seen) + "SEEN";
-}, 300));
+});
 </script>"""
 
 

@@ -30,6 +30,7 @@ STAGE_TARGETS = {
         *(str(file) for task in BUILT_TASKS for file in results_of_runs(CFG, task)),
         *(str(file) for task in BUILT_TASKS for file in files_of_controls(CFG, task)),
         *(str(run.folder / "picture.png") for run in pictured_runs()),
+        *of_all(tasks_with_removals(), makes("kept_patches", "page")),
     ],
     "probes": [
         str(file) for task in BUILT_TASKS for file in results_of_probes(CFG, task)
