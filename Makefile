@@ -30,13 +30,13 @@ restore: $(STAMP)
 	tap restore $(if $(SCALE),--scale $(SCALE)) $(if $(BUNDLE),--bundle $(BUNDLE))
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadgroup -m "not long"
+	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not long"
 
 test-long: $(STAMP)
-	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadgroup -m long
+	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m long
 
 test-fast: $(STAMP)
-	OMP_NUM_THREADS=1 python -m pytest -q -n auto -m "not slow"
+	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadfile -m "not slow"
 
 ci: lint test
 

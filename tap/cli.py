@@ -154,6 +154,20 @@ def config_check() -> None:
         print(f"{scale}: right ({', '.join(cfg.tasks)})")
 
 
+@groups["config"].command("set")
+def config_set(
+    assignments: Annotated[
+        list[str], typer.Argument(help="such as keep_rates=0.3..0.9:0.2 or tasks.*.seeds=0..4", metavar="NAME=VALUE...")
+    ],
+    scale: ScaleOption = None,
+) -> None:
+    """Write values or ranges into params.yaml, for one scale; nothing is written if one of them is wrong."""
+    from tap.config.assign import assign
+
+    for name, value in assign(assignments, scale).items():
+        print(f"{name} = {value}")
+
+
 @groups["config"].command("generate")
 def config_generate() -> None:
     """Write the schemas and the page of all settings anew."""

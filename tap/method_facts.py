@@ -90,14 +90,14 @@ class Row:
 
     Attributes:
         title: how a table calls it.
-        tasks: tasks that it is measured on, by name.
+        tasks: tasks that it is measured on, by name, or `all` where it fits any, also one that is added.
         order: its place among the rows; equal ones stand in the order of their names.
         in_paper: whether the paper's tables have the row.
         origin: public code that it follows; None for what is the paper's or this project's own.
     """
 
     title: str
-    tasks: tuple[str, ...]
+    tasks: tuple[str, ...] | Literal["all"]
     order: int = 150
     in_paper: bool = False
     origin: Origin | None = None
@@ -114,7 +114,7 @@ class MethodFacts:
     @property
     def tasks(self) -> tuple[str, ...]:
         """Tasks that it is measured on."""
-        return self.row.tasks
+        return tuple(TASKS) if isinstance(self.row.tasks, str) else self.row.tasks
 
 
 def read_methods(folder: Path = FOLDER) -> Mapping[str, MethodFacts]:
@@ -167,6 +167,8 @@ def _check(facts: MethodFacts, where: str) -> None:
     Raises:
         UserError: an unknown task or readout, or tasks and readout that do not fit.
     """
+    if isinstance(facts.row.tasks, str) and facts.row.tasks != "all":
+        raise UserError(f"{where}: ROW.tasks: write a tuple of tasks, such as ('{facts.row.tasks}',), or 'all'")
     unknown = [task for task in facts.tasks if task not in TASKS]
     if unknown or not facts.tasks:
         raise UserError(f"{where}: ROW.tasks: {unknown[:1] or 'empty'} is no task; known are {', '.join(TASKS)}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,16 @@ class Metric:
         title: how a table or figure calls it.
         unit: of its values; differences of percentages are percentage points.
         higher_is_better: which way is better.
+        pooled: how it follows from single images, where it is a mean over all their items (pixels, say) or the root of
+            one: these are summed in the array `<name>_sums` `(n, 2)`, each image's sum and number of items, which
+            intervals are resampled from. Empty where `tap.paper.statistics` says how, or it does not follow from sums.
     """
 
     name: str
     title: str
     unit: str = "%"
     higher_is_better: bool = True
+    pooled: Literal["", "mean", "root"] = ""
 
     def gain(self, value: Any, reference: Any) -> Any:
         """How much better `value` is than `reference`, in the metric's unit; below 0 where it is worse.
@@ -146,3 +150,9 @@ DET: Final = TaskFacts(
 
 TASKS: Final[Mapping[str, TaskFacts]] = {facts.name: facts for facts in (CLS, SEG, DET)}
 """All tasks by name, in the order of the tables."""
+
+DENSE_TASKS: Final = tuple(name for name, facts in TASKS.items() if facts.dense)
+"""Those whose removed positions have to be given back."""
+
+METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for facts in TASKS.values() for metric in facts.metrics}
+"""All metrics by name."""

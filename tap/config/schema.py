@@ -76,7 +76,9 @@ class DataConfig(Strict):
 
     name: DatasetName = Field(description="dataset")
     root: str = Field(description="folder of the prepared (desk, smoke) or the user's own (paper) data")
-    num_classes: int = Field(ge=2, description="classes of the task's head (background included for seg)")
+    num_classes: int = Field(
+        ge=1, description="outputs of the task's head: its classes (background included for seg), or 1 for a number"
+    )
     mean: tuple[float, ...] = Field(description="per-channel mean of pixels scaled to [0, 1]")
     std: tuple[float, ...] = Field(description="per-channel standard deviation of pixels scaled to [0, 1]")
     calibration: int = Field(ge=0, description="training images set aside for calibration (endpoints, thresholds)")
@@ -470,6 +472,15 @@ class ControlConfig(Strict):
     )
 
 
+class Length(Strict):
+    """Another length of a task's trainings, with the places of its schedule that depend on it."""
+
+    length: float = Field(gt=0, description="length of the training, in the unit of the task's trainings")
+    milestones: tuple[float, ...] | None = Field(
+        None, description="where a step schedule drops; null keeps those that there are"
+    )
+
+
 class TaskConfig(Strict):
     """One pipeline at one scale."""
 
@@ -483,6 +494,10 @@ class TaskConfig(Strict):
     )
     seeds: tuple[int, ...] = Field(min_length=1, description="seeds of every run of the task")
     methods: tuple[MethodName, ...] = Field(min_length=1, description="rows of the task's main table, by reducer name")
+    lengths: dict[str, Length] | None = Field(None, description="other lengths of its trainings, by name")
+    trained_for: str | None = Field(
+        None, description="the name of one of `lengths`, which `dense` and `method` then have; null has their own"
+    )
     dense: TrainConfig = Field(description="training without pruning: of that row, or of where all start")
     method: TrainConfig = Field(description="training of every method: one budget for all")
     options: MethodOptions = MethodOptions()
@@ -491,6 +506,24 @@ class TaskConfig(Strict):
     profile: ProfileConfig
     probes: ProbeConfig = ProbeConfig()
     controls: ControlConfig = ControlConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_chosen_length(cls, tree: Any) -> Any:
+        if not isinstance(tree, dict) or tree.get("trained_for") is None:
+            return tree
+        known = tree.get("lengths") or {}
+        if tree["trained_for"] not in known:
+            raise ValueError(
+                f"trained_for: '{tree['trained_for']}' is not one of lengths: {', '.join(known) or 'none'}"
+            )
+        chosen = Length.model_validate(known[tree["trained_for"]])
+        tree = {**tree}
+        for part in ("dense", "method"):
+            tree[part] = {**tree[part], "length": chosen.length}
+            if chosen.milestones is not None:
+                tree[part]["schedule"] = {**tree[part].get("schedule", {}), "milestones": chosen.milestones}
+        return tree
 
     @model_validator(mode="after")
     def _consistent(self) -> TaskConfig:
@@ -659,7 +692,6 @@ class JobSpec(Strict):
     pretrain: PretrainConfig
     mixed: dict[TaskName, MixedImages] | None = None
     start_from: Literal["scratch", "pretrained", "dense", "joint"]
-    weights_of: str | None = None
     controller: ControllerConfig
     static_split: tuple[float, ...]
     train: TrainConfig

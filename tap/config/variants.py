@@ -1,7 +1,8 @@
 """Variants of runs as data: each ablation is one entry of `VARIANTS`.
 
-A variant changes settings of the run that it is a variant of, and these are parameters of its jobs: an entry more, or
-another value in one, repeats exactly its own runs. Names are the row keys of the paper's tables.
+A variant is a training with other settings than the run that it is a variant of. These are parameters of its jobs: an
+entry more, or another value in one, repeats exactly its own runs. Names are the row keys of the paper's tables. What
+changes a trained checkpoint and trains nothing is a control (`tap.controls`), all of which share one job.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tap.config.methods import TAP, TAP_F
+from tap.task_facts import TASKS
 
 _SHARED_ADAPTER: Final = {"options.tap_f.adapters_of": "shared"}
 
@@ -28,15 +30,13 @@ class Variant:
         methods: methods that have the variant.
         tasks: tasks that have it.
         rates: keep rates at which it is made; empty is the main rate.
-        trained: whether it is trained; else the weights of the `main` run are evaluated with the change.
     """
 
     about: str
     changes: Mapping[str, Any]
     methods: tuple[str, ...] = (TAP,)
-    tasks: tuple[str, ...] = ("cls", "seg", "det")
+    tasks: tuple[str, ...] = tuple(TASKS)
     rates: tuple[float, ...] = ()
-    trained: bool = True
 
 
 _INDEPENDENT: Final = {"controller.estimator": "independent"}
@@ -60,12 +60,6 @@ VARIANTS: Final[Mapping[str, Variant]] = {
         "one register and one set of low-rank updates for all tasks",
         {"options.tap_f.register_of": "shared", **_SHARED_ADAPTER},
         (TAP_F,),
-    ),
-    "alpha_1": Variant(
-        "full offset at every removed position",
-        {"recovery.scale": 1.0},
-        tasks=("seg", "det"),
-        trained=False,
     ),
 }
 """By name. `variants` of a scale says which of them it makes."""

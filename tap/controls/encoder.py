@@ -7,7 +7,7 @@ controls of one allocation share one whole pass, and differ in what is stored be
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -185,6 +185,13 @@ class ControlledEncoder(nn.Module):
         """Forgets the images seen so far."""
         self._calls = []
         self.decisions = []
+
+    def each(self, controls: Iterable[Control]) -> Iterator[Control]:
+        """Controls one after the other for the images of a batch, which are new ones."""
+        self.new_batch()
+        for control in controls:
+            self.rewind(control)
+            yield control
 
     def rewind(self, control: Control) -> None:
         """The next calls are for the same images again, under another control.

@@ -14,6 +14,7 @@ from torch.utils.data import Subset
 from tap.config.schema import JobSpec
 from tap.controls.encoder import ControlledEncoder, Decisions
 from tap.controls.policies import Control, Means
+from tap.encoder.swap import swapped_encoder
 from tap.errors import UserError
 from tap.tasks.base import SplitName
 from tap.tasks.pipeline import PerImage, Pipeline, joined
@@ -136,24 +137,16 @@ def evaluate_controls(
         UserError: the checkpoint has no register, or a control does not fit it.
         ValueError: an image loses more or fewer patches than the budget says.
     """
-    encoder = ControlledEncoder(model.encoder, controls)
     plan = sorted(controls, key=lambda control: (control.schedule is not None, control.schedule or ()))
     parts: dict[str, list[PerImage]] = {control.name: [] for control in plan}
     decided: dict[str, list[Decisions]] = {control.name: [] for control in plan}
-    own = model.encoder
-    model.eval()
-    model.encoder = encoder
-    try:
-        with torch.inference_mode():
-            for batch in task.loader(dataset, spec):
-                batch = batch.to(device)
-                encoder.new_batch()
-                for control in plan:
-                    encoder.rewind(control)
-                    parts[control.name].append(task.sufficient_statistics(task.evaluate_batch(model, spec, batch)))
-                    decided[control.name] += encoder.decisions
-    finally:
-        model.encoder = own
+    encoder = ControlledEncoder(model.encoder, controls)
+    with swapped_encoder(model, encoder):
+        for batch in task.loader(dataset, spec):
+            batch = batch.to(device)
+            for control in encoder.each(plan):
+                parts[control.name].append(task.sufficient_statistics(task.evaluate_batch(model, spec, batch)))
+                decided[control.name] += encoder.decisions
     return {name: _result(name, joined(parts[name]), decided[name]) for name in parts}, encoder
 
 

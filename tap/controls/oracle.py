@@ -15,6 +15,7 @@ import torch
 from tap.config.schema import JobSpec
 from tap.controls.encoder import ControlledEncoder
 from tap.controls.policies import Control
+from tap.encoder.swap import swapped_encoder
 from tap.errors import UserError
 from tap.tasks.pipeline import Pipeline
 
@@ -94,22 +95,12 @@ def search_splits(
     """
     splits = grid_splits(len(model.encoder.reducer.settings.layers), step)
     controls = [Control("/".join(map(str, split)), tuple(map(float, split))) for split in splits]
-    encoder = ControlledEncoder(model.encoder, controls)
-    own, rows, ids = model.encoder, [], []
-    model.eval()
-    model.encoder = encoder
-    try:
-        with torch.inference_mode():
-            for batch in task.loader(dataset, spec):
-                batch = batch.to(device)
-                encoder.new_batch()
-                losses = []
-                for control in controls:
-                    encoder.rewind(control)
-                    losses.append(task.image_losses(model, spec, batch))
-                rows.append(np.stack(losses, axis=1))
-                ids.append(batch.sample_ids.cpu().numpy())
-    finally:
-        model.encoder = own
+    encoder, rows, ids = ControlledEncoder(model.encoder, controls), [], []
+    with swapped_encoder(model, encoder):
+        for batch in task.loader(dataset, spec):
+            batch = batch.to(device)
+            losses = [task.image_losses(model, spec, batch) for _ in encoder.each(controls)]
+            rows.append(np.stack(losses, axis=1))
+            ids.append(batch.sample_ids.cpu().numpy())
     blocks = encoder.blocks_run, encoder.blocks_alone
     return Oracle(np.array(splits), np.concatenate(rows), np.concatenate(ids), *blocks)

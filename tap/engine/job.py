@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
@@ -84,27 +84,66 @@ def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, loop: Callable[
             if processes.first:
                 model.load_state_dict(trained.tensors)
                 calibrated = calibrate(spec, task, model, device)
-                about = {"run": run.id, "scale": run.scale, "fingerprint": stamp.fingerprint}
-                weights = save_weights(run.folder / WEIGHTS, model.state_dict(), about)
-                log = write_log(run.folder / LOG, trained.rows)
-                write_record(
-                    run.folder,
+                publish_training(
                     spec,
                     stamp,
-                    inputs=dict.fromkeys(path for path in (start, endpoint, teacher) if path is not None),
-                    outputs=[weights, log],
+                    trained,
+                    lambda path, about: save_weights(path, model.state_dict(), about),
+                    inputs=[path for path in (start, endpoint, teacher) if path is not None],
+                    facts=calibrated,
                     started=started,
-                    extra={
-                        "steps": trained.steps,
-                        **trained.facts,
-                        "train_seconds": round(trained.seconds, 3),
-                        "processes": processes.world_size,
-                        **calibrated,
-                    },
-                    device=describe_device(device),
-                    threads=torch.get_num_threads(),
+                    device=device,
+                    processes=processes,
                 )
                 states.finish()
+
+
+def publish_training(
+    spec: JobSpec,
+    stamp: Stamp,
+    trained: Trained,
+    save: Callable[[Path, Mapping[str, object]], Path],
+    *,
+    inputs: Iterable[Path],
+    facts: Mapping[str, Any],
+    started: datetime,
+    device: torch.device,
+    processes: Processes,
+) -> None:
+    """Writes the files of a run that is trained: weights, log, and the record last.
+
+    Args:
+        spec: the run.
+        stamp: what is to be said of the job.
+        trained: what the loop left.
+        save: writes the weights to a path, with what the file says of itself.
+        inputs: files that the training read.
+        facts: what the record says beside what every training's does; JSON values.
+        started: when the job began.
+        device: what it ran on.
+        processes: the processes that shared it.
+    """
+    run = run_of(spec)
+    about = {"run": run.id, "scale": run.scale, "fingerprint": stamp.fingerprint}
+    weights = save(run.folder / WEIGHTS, about)
+    log = write_log(run.folder / LOG, trained.rows)
+    write_record(
+        run.folder,
+        spec,
+        stamp,
+        inputs=dict.fromkeys(inputs),
+        outputs=[weights, log],
+        started=started,
+        extra={
+            "steps": trained.steps,
+            **trained.facts,
+            "train_seconds": round(trained.seconds, 3),
+            "processes": processes.world_size,
+            **facts,
+        },
+        device=describe_device(device),
+        threads=torch.get_num_threads(),
+    )
 
 
 def starting_weights(spec: JobSpec) -> Path | None:

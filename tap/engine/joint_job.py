@@ -11,29 +11,25 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tap.config.schema import JobSpec
-from tap.engine.device import cpu_threads, describe_device, select_device
+from tap.engine.device import cpu_threads, select_device
 from tap.engine.distributed import Processes, join_processes
-from tap.engine.job import check_writable, starting_weights
+from tap.engine.job import check_writable, publish_training, starting_weights
 from tap.engine.joint import Member, build_joint, train_joint
 from tap.engine.joint_files import go_on_from, save_task
-from tap.engine.loop import Trained
-from tap.engine.published import LOG, WEIGHTS, is_published, published_weights
-from tap.engine.reporting import write_log
+from tap.engine.published import is_published, published_weights
 from tap.engine.resume import ResumeStates
 from tap.errors import UserError
 from tap.plan.joint import JointRun, joint_start
 from tap.plan.runs import run_of
 from tap.plan.specs import job_json
 from tap.provenance.files import sha256_file
-from tap.provenance.record import BY_HAND, Stamp, evidence_of_data, identity_of_data, write_record
+from tap.provenance.record import BY_HAND, Stamp, evidence_of_data, identity_of_data
 from tap.seeds import derive_seed
-from tap.tasks.joint import JointModel
 from tap.tasks.registry import get_task
 
 
@@ -94,43 +90,19 @@ def train_joint_run(specs: Mapping[str, JobSpec], stamp: Stamp = BY_HAND) -> Non
             if processes.first:
                 inputs = [base, *starts.values()]
                 inputs += [path for spec in specs.values() for path in evidence_of_data(spec)]
-                for spec in specs.values():
-                    _publish(spec, model, trained, stamp, inputs, started, device, processes)
+                for task, spec in specs.items():
+                    publish_training(
+                        spec,
+                        stamp,
+                        trained,
+                        partial(save_task, model, task),
+                        inputs=inputs,
+                        facts={"base": model.base_hash(task)},
+                        started=started,
+                        device=device,
+                        processes=processes,
+                    )
                 states.finish()
-
-
-def _publish(
-    spec: JobSpec,
-    model: JointModel,
-    trained: Trained,
-    stamp: Stamp,
-    inputs: list[Path],
-    started: datetime,
-    device: torch.device,
-    processes: Processes,
-) -> None:
-    """The files of one task's run: what is its own, the log of the whole training, the record last."""
-    run = run_of(spec)
-    about = {"run": run.id, "scale": run.scale, "fingerprint": stamp.fingerprint}
-    weights = save_task(model, spec.task, run.folder / WEIGHTS, about)
-    log = write_log(run.folder / LOG, trained.rows)
-    write_record(
-        run.folder,
-        spec,
-        stamp,
-        inputs=dict.fromkeys(inputs),
-        outputs=[weights, log],
-        started=started,
-        extra={
-            "steps": trained.steps,
-            "train_seconds": round(trained.seconds, 3),
-            "processes": processes.world_size,
-            "base": model.base_hash(spec.task),
-            **trained.facts,
-        },
-        device=describe_device(device),
-        threads=torch.get_num_threads(),
-    )
 
 
 def _base(spec: JobSpec) -> Path:

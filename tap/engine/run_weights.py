@@ -10,7 +10,7 @@ from tap.engine.checkpoint import load_weights
 from tap.engine.joint_files import load_alone
 from tap.engine.published import published_weights
 from tap.plan.joint import is_joint
-from tap.plan.runs import weights_run
+from tap.plan.runs import run_of
 from tap.plan.starts import base_run, given_weights
 
 
@@ -23,7 +23,7 @@ def load_run(spec: JobSpec, model: Any) -> list[Path]:
     Raises:
         UserError: the run is not trained, a file is not that of its record, or it does not fit.
     """
-    path = published_weights(weights_run(spec))
+    path = published_weights(run_of(spec))
     if not is_joint(spec):
         load_weights(path, model)
         return [path]

@@ -11,6 +11,7 @@ from typing import Final
 from tap.config.datasets import CHECKED, PREPARED
 from tap.config.lookup import method_of
 from tap.config.methods import DENSE, PRETRAINING
+from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.fingerprint import module_exists
 from tap.task_facts import TASKS
@@ -23,6 +24,11 @@ DRAWING: Final = ("matplotlib", "seaborn")
 def is_built(task: str) -> bool:
     """Whether this project has the pipeline of a task yet."""
     return module_exists(TASKS[task].module)
+
+
+def built(cfg: ScaleConfig) -> list[str]:
+    """The tasks of a scale that have their pipeline."""
+    return [task for task in cfg.tasks if is_built(task)]
 
 
 def of_model(task: str, method: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from tap.config.datasets import PREPARED
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.plan.joint import is_joint
-from tap.plan.runs import probe_folder, probes_of, runs_of_table, task_of, weights_run
+from tap.plan.runs import probe_folder, probes_of, run_of, runs_of_table, task_of
 from tap.plan.starts import base_run, given_weights, source_run
 from tap.runs import Run
 
@@ -42,7 +42,7 @@ def evaluated_weights(spec: JobSpec) -> list[Path]:
     Raises:
         UserError: the file that the settings name is not there, or of another size.
     """
-    own = weights(weights_run(spec))
+    own = weights(run_of(spec))
     if not is_joint(spec):
         return [own]
     return [own, weights(base_run(spec)) if spec.pretrain.weights is None else given_weights(spec.pretrain, spec.task)]

@@ -48,6 +48,11 @@ def measuring(cfg: ScaleConfig) -> Resources:
     return Resources(1 if cfg.scale == "smoke" else None, gpus, 4000, 60)
 
 
+def tabulating(cfg: ScaleConfig) -> Resources:
+    """What jobs on results take: at the paper's scale they resample the values of fifty thousand images."""
+    return Resources(memory_mb=16000, minutes=240) if cfg.scale == "paper" else Resources(memory_mb=2000, minutes=30)
+
+
 class Job(ABC, Generic[Key]):
     """One kind of job. `Key` says which one of the kind: a run, a task, the name of a table.
 
@@ -93,6 +98,10 @@ class Job(ABC, Generic[Key]):
 
     def reads(self, cfg: ScaleConfig, key: Key) -> Mapping[str, Sequence[Path]]:
         """The files that it reads, by short names; those of the project itself that git keeps are left out."""
+        return {}
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """What jobs of the kind make of a scale, by the stage of `dvc.yaml` that asks for it; none by default."""
         return {}
 
     def libraries(self, key: Key) -> tuple[str, ...]:

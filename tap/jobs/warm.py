@@ -12,6 +12,7 @@ The process ends with the workflow, and a job with the one that waits for it.
 from __future__ import annotations
 
 import array
+import gc
 import json
 import os
 import select
@@ -25,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from tap.provenance.orphans import end_with_workflow, is_alive
+from tap.provenance.orphans import GRACE_S, end_with_workflow, is_alive
 
 VARIABLE = "TAP_WARM_SOCKET"
 """Environment variable with the path of the socket, which is named by the number of the workflow's process."""
@@ -151,6 +152,7 @@ def serve(place: str, command: Callable[[], None], prepare: Callable[[], None] =
         os.unlink(own)
     code = _code()
     prepare()
+    gc.freeze()  # data sets collect garbage when they are opened, and what imports made is none
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         connection, _ = listening.accept()
@@ -192,9 +194,20 @@ def _supervise(connection: socket.socket, code: list[list[object]], command: Cal
             connection.sendall(str(code_of if code_of >= 0 else 128 - code_of).encode())
             os._exit(0)
         if select.select([connection], [], [], _POLL_S)[0] and not connection.recv(1):
+            _end(job)
+            os._exit(0)
+
+
+def _end(job: int) -> None:
+    """Asks a job to end, since a training keeps a state then; whatever is left after a while is killed."""
+    os.kill(job, signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_S
+    while not os.waitpid(job, os.WNOHANG)[0]:
+        if time.monotonic() > deadline:
             os.kill(job, signal.SIGKILL)  # files appear by rename and trainings resume: nothing is half done
             os.waitpid(job, 0)
-            os._exit(0)
+            return
+        time.sleep(_POLL_S)
 
 
 def _become(asked: dict[str, object], descriptors: list[int], command: Callable[[], None]) -> NoReturn:

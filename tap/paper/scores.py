@@ -19,10 +19,11 @@ from tap.config.methods import SCORES
 from tap.errors import UserError
 from tap.paper.difference import Difference, same
 from tap.paper.statistics import RETAINED, contributions, point
+from tap.task_facts import METRICS
 from tap.tasks.detection.average_precision import KINDS, SIZES, average_precision, matches_of, over_classes
 
 _OF_IMAGES: Final = re.compile(
-    r"top1|miou|iou_\d+|pixel_accuracy|constant_miou|(box|mask)_ap\w*|images|final_tokens_(mean|sd)|"
+    r"iou_\d+|pixel_accuracy|constant_miou|(box|mask)_ap_?\w+|images|final_tokens_(mean|sd)|"
     r"(removal_share|recovery_scale)_\d+(_sd)?|" + "|".join(RETAINED)
 )
 
@@ -52,7 +53,7 @@ def scores_of(task: str, arrays: Mapping[str, NDArray]) -> dict[str, float]:
         arrays: those of `per_sample.npz`; what they lack has no score.
 
     Returns:
-        Scores in percent, and the counts of images and of patches that reached the last block.
+        Scores in their units, and the counts of images and of patches that reached the last block.
     """
     scores = {}
     for metric in (*SCORES[task], *RETAINED):
@@ -73,7 +74,7 @@ def scores_of(task: str, arrays: Mapping[str, NDArray]) -> dict[str, float]:
 
 def is_of_images(name: str) -> bool:
     """Whether a metric is one that per-image values decide."""
-    return _OF_IMAGES.fullmatch(name) is not None
+    return name in METRICS or _OF_IMAGES.fullmatch(name) is not None
 
 
 def differing(

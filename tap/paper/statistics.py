@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from tap.errors import UserError
+from tap.task_facts import METRICS
 from tap.tasks.detection.average_precision import matches_of, mean_ap
 
 Array = NDArray[np.float64]
@@ -92,6 +93,11 @@ def mean(sums: Array) -> Array:
     return np.divide(sums[..., 0], counted, out=np.full_like(counted, np.nan), where=counted > 0)
 
 
+def root_mean(sums: Array) -> Array:
+    """Root of the mean, such as an RMSE of squared errors."""
+    return np.sqrt(mean(sums))
+
+
 def share(sums: Array) -> Array:
     """Percent of summed (part, whole) pairs `(..., 2)`; NaN where a resample has nothing of the whole."""
     return 100.0 * mean(sums)
@@ -101,10 +107,11 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
     """What a metric's bootstrap needs, from the arrays of `per_sample.npz`.
 
     Args:
-        metric: ``top1``, ``miou``, ``box_ap`` or ``mask_ap``, or one of `RETAINED`.
+        metric: ``top1``, ``miou``, ``box_ap`` or ``mask_ap``, one of `RETAINED`, or one whose task's entry says that it
+            is pooled.
         arrays: for ``top1`` ``correct`` `(n,)`; for ``miou`` ``confusion`` `(n, C, C)`, or what IoU needs of it:
             ``areas`` `(n, 3, C)`, the pixels of each class that are right, predicted and labelled; for AP what
-            `tap.tasks.detection.metrics.match` gives.
+            `tap.tasks.detection.metrics.match` gives; for a pooled metric ``<metric>_sums`` `(n, 2)`.
 
     Returns:
         Contributions `(n, ...)` and the statistic of their sums; None if the metric is no function of a sum, or the
@@ -129,6 +136,9 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
         # AP is no function of sums over images, but of how often each of them is drawn: the sum of unit vectors.
         matches = matches_of(arrays, metric.removesuffix("_ap"))
         return np.eye(len(arrays["objects"])), partial(mean_ap, matches)
+    pooled = METRICS[metric].pooled if metric in METRICS else ""
+    if pooled and f"{metric}_sums" in arrays:
+        return arrays[f"{metric}_sums"].astype(np.float64), root_mean if pooled == "root" else mean
     return None
 
 

@@ -19,8 +19,9 @@ import pandera.pandas as pa
 from tap.config.load import load_scale
 from tap.config.methods import PRETRAINING, SCORES
 from tap.errors import UserError
+from tap.paper import units
 from tap.paper.scores import differing, read_arrays, scores_of
-from tap.plan.runs import runs_of_table, trained_run
+from tap.plan.runs import runs_of_table
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.runs import SCALES, Run
@@ -32,10 +33,7 @@ TRAINING_RECORD, EVALUATION_RECORD = "run.json", "evaluation.json"
 PRIMARY_METRIC = {task: names[0] for task, names in SCORES.items()}
 
 UNITS = {
-    "top1": "percent",
-    "miou": "percent",
-    "box_ap": "percent",
-    "mask_ap": "percent",
+    **units.UNITS,
     **{
         f"{kind}_ap{part}": "percent"
         for kind in ("box", "mask")
@@ -60,7 +58,7 @@ UNITS = {
 }
 """Units of the metrics that tables print. Other metrics pass through with an empty unit."""
 
-_PERCENT = [name for name, unit in UNITS.items() if unit == "percent"]
+_PERCENT = tuple(name for name, unit in UNITS.items() if unit == "percent")
 _TEXT = ("run", "scale", "task", "method", "variant", "metric", "unit")
 _FACTS = (
     "device",
@@ -97,10 +95,7 @@ SCHEMA = pa.DataFrameSchema(
         "evaluation_fingerprint": pa.Column(str),
         "per_sample": pa.Column(str),
     },
-    checks=pa.Check(
-        lambda frame: ~frame["metric"].isin(_PERCENT) | frame["value"].between(0.0, 100.0),
-        error="a score in percent lies outside 0 to 100",
-    ),
+    checks=pa.Check(lambda frame: ~units.outside(frame, _PERCENT), error="a score in percent lies outside 0 to 100"),
     unique=["run", "metric"],
     strict=True,
     ordered=True,
@@ -154,10 +149,8 @@ def write_tidy(scale: str, task: str, path: Path | str, root: Path | str = ".", 
             f"`snakemake results/{scale}/tidy_{task}.csv --config scale={scale}` makes what it takes"
         )
     path = atomic_write(path, frame.to_csv(index=False, lineterminator="\n"))
-    measured = (METRICS_FILE, PER_SAMPLE_FILE, EVALUATION_RECORD)
-    names = [run.folder / name for run in runs for name in measured]
-    names += [trained_run(run).folder / TRAINING_RECORD for run in runs]
-    files = [Path(root) / name for name in dict.fromkeys(names)]
+    measured = (METRICS_FILE, PER_SAMPLE_FILE, EVALUATION_RECORD, TRAINING_RECORD)
+    files = [Path(root) / run.folder / name for run in runs for name in measured]
     record_job(
         path.with_suffix(RECORD_SUFFIX),
         stamp,
@@ -222,7 +215,7 @@ def _first_case(error: pa.errors.SchemaError) -> str:
 
 def _rows_of(run: Run, root: Path, compare: bool) -> list[dict[str, Any]]:
     metrics = _read_json(root / run.folder / METRICS_FILE)
-    record = _read_json(root / trained_run(run).folder / TRAINING_RECORD)
+    record = _read_json(root / run.folder / TRAINING_RECORD)
     evaluation = root / run.folder / EVALUATION_RECORD
     per_sample = run.folder / PER_SAMPLE_FILE
     common = {

@@ -18,6 +18,7 @@ import pandera.pandas as pa
 
 from tap.config.load import load_scale
 from tap.errors import UserError
+from tap.paper import units
 from tap.paper.difference import Difference
 from tap.paper.scores import differing, read_arrays, scores_of
 from tap.paper.tidy import checked
@@ -47,20 +48,21 @@ SCHEMA = pa.DataFrameSchema(
         "tokens": pa.Column(float, pa.Check.gt(0)),
         "images": pa.Column(int, pa.Check.ge(1)),
         "metric": pa.Column(str),
-        "value": pa.Column(float, pa.Check.in_range(0.0, 100.0)),
+        "value": pa.Column(float),
         "device": pa.Column(str),
         "dataset": pa.Column(str),
         "fingerprint": pa.Column(str),
         "per_sample": pa.Column(str),
         "position": pa.Column(int, pa.Check.ge(0)),
     },
+    checks=pa.Check(lambda frame: ~units.outside(frame), error="a value that its metric cannot have"),
     unique=_KEY,
     strict=True,
     ordered=True,
 )
 """Columns: scale, task and probe (`layers` or `recovery`); the probed checkpoint's run and seed; what was probed
 (criterion, block, recovery endpoint) at which local keep rate; mean patches that reached the last block and number of
-images; metric and value in percent; then device, dataset and code, and where the values of single images are: a file,
+images; metric and value in its unit; then device, dataset and code, and where the values of single images are: a file,
 relative to the project (empty if there is none), and the row of its arrays."""
 
 

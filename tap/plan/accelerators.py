@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from tap.task_facts import TASKS
+
 
 @dataclass(frozen=True)
 class Accelerator:
@@ -50,7 +52,9 @@ class Utilisation:
     source: str
 
 
-UTILISATION: Final = {
+_OTHER: Final = Utilisation(0.11, 0.4, 2.5, "assumed: as segmentation; not measured")
+
+UTILISATION: Final = dict.fromkeys(TASKS, _OTHER) | {
     "cls": Utilisation(0.13, 0.6, 1.6, "assumed: eager ViT-B at 224 pixels with timm's augmentation; not measured"),
     "seg": Utilisation(0.11, 0.6, 1.6, "assumed: eager ViT-B at 512 pixels with a light head; not measured"),
     "det": Utilisation(

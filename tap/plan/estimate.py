@@ -16,7 +16,7 @@ from tap.errors import UserError
 from tap.plan.accelerators import ACCELERATORS, UTILISATION
 from tap.plan.flops import forward_flops, training_flops
 from tap.plan.joint import JointRun, is_joint, joint_start, joint_tasks
-from tap.plan.runs import run_of, trained_run
+from tap.plan.runs import run_of
 from tap.plan.saved_memory import least_bytes, parameters, training_bytes
 from tap.plan.specs import job_spec
 from tap.plan.starts import is_start, source_run
@@ -218,7 +218,7 @@ def planned_jobs(cfg: ScaleConfig, runs: Sequence[Run]) -> list[PlannedJob]:
         return name
 
     for run in runs:
-        after = train(trained_run(run))
+        after = train(run)
         if not is_start(run) and run.method != PRETRAINING:
             jobs["evaluate", run.id] = _evaluation(job_spec(cfg, run), after)
     return list(jobs.values())

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tap.config.detector import DetectorConfig
+from tap.config.lookup import facts_of
 from tap.config.methods import DENSE, PRETRAINING, RANDOM_ENCODER
 from tap.config.schema import JobSpec, ModelConfig, PretrainConfig
 from tap.plan.starts import RANDOM_ENCODERS
@@ -73,7 +74,7 @@ def encoder_flops(model: ModelConfig, counts: Sequence[float]) -> float:
 def head_flops(spec: JobSpec, training: bool = True) -> float:
     """One pass of an image through the head of its task."""
     model, classes = spec.model, spec.data.num_classes
-    if spec.task == "cls":
+    if not facts_of(spec.task).dense:
         return 2.0 * model.width * classes
     if model.detector is None:
         return segmentation_head_flops(model, classes)

@@ -75,9 +75,10 @@ class Protocol:
     threads: int
 
 
-_PAPER_BATCH: Final = {"cls": 128, "seg": 8, "det": 1}
-_CPU_BATCH: Final = {"cls": 8, "seg": 1, "det": 1}
-_CPU_ITERATIONS: Final = {"cls": 15, "seg": 10, "det": 5}
+_ONE: Final = dict.fromkeys(TASKS, 1)
+_PAPER_BATCH: Final = _ONE | {"cls": 128, "seg": 8}
+_CPU_BATCH: Final = _ONE | {"cls": 8}
+_CPU_ITERATIONS: Final = dict.fromkeys(TASKS, 5) | {"cls": 15, "seg": 10}
 
 
 def protocol(key: ProfileKey) -> Protocol:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from tap.config.methods import DENSE, FROZEN, MAIN, PRETRAINING, RANDOM_ENCODER, TAP
+from tap.config.methods import DENSE, FROZEN, PRETRAINING, RANDOM_ENCODER, TAP
 from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
 from tap.config.variants import VARIANTS
 from tap.errors import UserError
@@ -29,21 +28,24 @@ def run_of(spec: JobSpec) -> Run:
     return Run(spec.scale, spec.task, spec.method, spec.rate, spec.variant, spec.seed)
 
 
-def weights_run(spec: JobSpec) -> Run:
-    """The run whose weights are evaluated: the run itself, unless its variant is not trained."""
-    run = run_of(spec)
-    return run if spec.weights_of is None else replace(run, variant=spec.weights_of)
-
-
-def trained_run(run: Run) -> Run:
-    """The run that trains what a run evaluates: as `weights_run`, for whom the settings are not at hand."""
-    variant = VARIANTS.get(run.variant)
-    return run if variant is None or variant.trained else replace(run, variant=MAIN)
-
-
 def pretraining_run(cfg: ScaleConfig, task: str) -> Run:
     """The run that makes the task's pre-trained backbone: one for all seeds, as public weights are."""
     return Run(cfg.scale, task_of(cfg, task).pretrain.share or task, PRETRAINING)
+
+
+def pretrainings(cfg: ScaleConfig, task: str) -> list[Run]:
+    """`pretraining_run`, unless the settings give a file with the weights."""
+    return [pretraining_run(cfg, task)] if task_of(cfg, task).pretrain.weights is None else []
+
+
+def pictured_runs(cfg: ScaleConfig) -> list[Run]:
+    """The runs of dense tasks that a person looks at: no pruning and TAP-J at the main rate, first seed."""
+    return [
+        Run(cfg.scale, task, method, rate, seed=settings.seeds[0])
+        for task, settings in cfg.tasks.items()
+        if TASKS[task].drawing
+        for method, rate in ((DENSE, 1.0), (TAP, cfg.main_rate))
+    ]
 
 
 def dense_run(cfg: ScaleConfig, task: str, seed: int) -> Run:

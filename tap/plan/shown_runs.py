@@ -9,6 +9,11 @@ from tap.plan.specs import job_spec
 from tap.runs import Run
 
 
+def tasks_shown(cfg: ScaleConfig) -> list[str]:
+    """Tasks with a method beside no pruning."""
+    return [task for task, settings in cfg.tasks.items() if set(settings.methods) - {DENSE}]
+
+
 def shown_specs(cfg: ScaleConfig, task: str) -> list[JobSpec]:
     """Settings of each method of a task but no pruning, at the main rate, with its first seed.
 

@@ -12,7 +12,7 @@ from tap.config.lookup import method_of
 from tap.config.messages import explain
 from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER, methods_of
 from tap.config.schema import JobSpec, MixedImages, PretrainConfig, ScaleConfig, TaskConfig
-from tap.config.variants import JOINT_STARTS, VARIANTS, changes_of, variants_of
+from tap.config.variants import JOINT_STARTS, changes_of, variants_of
 from tap.errors import UserError
 from tap.plan.endpoints import uses_endpoint
 from tap.plan.runs import pretraining_run, probed_runs, run_of, runs_of_table, task_of
@@ -120,8 +120,6 @@ def varied(spec: JobSpec) -> JobSpec:
             child = node[name] = node.get(name) or {}
             node = child
         node[last] = value
-    untrained = spec.variant in VARIANTS and not VARIANTS[spec.variant].trained
-    tree["weights_of"] = MAIN if untrained else None
     try:
         return JobSpec.model_validate(tree)
     except ValidationError as error:

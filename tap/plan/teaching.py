@@ -23,5 +23,5 @@ def teacher_run(spec: JobSpec) -> Run | None:
 
 def dense_spec(spec: JobSpec) -> JobSpec:
     """The settings of no pruning with the seed of a run."""
-    main = {"method": DENSE, "rate": 1.0, "variant": MAIN, "weights_of": None, "options": None}
+    main = {"method": DENSE, "rate": 1.0, "variant": MAIN, "options": None}
     return spec.model_copy(update=main)

@@ -110,7 +110,7 @@ STAGES: Final = (
     Stage("audit", "Give every claim of the paper a verdict", ("main_rate",), ("tables",), small=("audit",)),
     Stage("verify", "Walk from every result back to the data", after=("tables", "audit"), verifies=True),
 )
-"""In the order of the workflow. A new stage is an entry here, and its files in `workflow/rules/stages.smk`."""
+"""In the order of the workflow. A new stage is an entry here; the kinds of jobs say what they make for it."""
 
 BY_NAME: Final[Mapping[str, Stage]] = {stage.name: stage for stage in STAGES}
 

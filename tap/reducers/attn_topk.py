@@ -15,7 +15,7 @@ from tap.reducers.registry import register
 METHOD = Method(readout="common")
 ROW = Row(
     "Attn Top-K",
-    tasks=("cls", "seg", "det"),
+    tasks="all",
     order=20,
     in_paper=True,
     origin=Origin(

@@ -14,7 +14,7 @@ from tap.reducers.base import Reducer, ReducerSettings
 from tap.reducers.registry import register
 
 METHOD = Method(readout="complete")
-ROW = Row("No pruning", tasks=("cls", "seg", "det"), order=0, in_paper=True)
+ROW = Row("No pruning", tasks="all", order=0, in_paper=True)
 
 
 @register(METHOD)

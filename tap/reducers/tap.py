@@ -21,7 +21,7 @@ from tap.reducers.registry import register
 from tap.reducers.tap_estimators import IndependentGates
 
 METHOD = Method(readout="learned")
-ROW = Row("TAP-J (ours)", tasks=("cls", "seg", "det"), order=210, in_paper=True)
+ROW = Row("TAP-J (ours)", tasks="all", order=210, in_paper=True)
 
 RATE_WEIGHT = 2.0
 """Weight of the rate loss where the settings give none: that of DynamicViT's ratio loss."""

@@ -14,7 +14,7 @@ from tap.reducers.registry import register
 from tap.reducers.tap import Tap
 
 METHOD = Method(readout="learned", frozen=True)
-ROW = Row("TAP-F (ours)", tasks=("cls", "seg", "det"), order=205, in_paper=True)
+ROW = Row("TAP-F (ours)", tasks="all", order=205, in_paper=True)
 
 
 @register(METHOD)

@@ -24,6 +24,7 @@ from tap.config.methods import CRITERIA
 from tap.config.schema import JobSpec, ProbeConfig, ScaleConfig
 from tap.criteria.registry import get
 from tap.encoder.sparse_vit import SparseEncoder
+from tap.encoder.swap import swapped_encoder
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.published import published_weights
@@ -121,24 +122,16 @@ def measure(
     plan: list[Probe | None] = sorted(probes, key=lambda probe: (probe.layer, probe.criterion.name, -probe.alpha))
     plan.append(None)
     parts: dict[Probe | None, list[PerImage]] = {probe: [] for probe in plan}
-    frozen, encoder = (
-        model.encoder,
-        ProbeEncoder(model.encoder, settings.keep_rate, [probe.criterion for probe in probes], spec.seed),
-    )
-    model.eval()
-    model.encoder = encoder
+    encoder = ProbeEncoder(model.encoder, settings.keep_rate, [probe.criterion for probe in probes], spec.seed)
     loader = task.loader(dataset, spec)
-    try:
-        with torch.inference_mode():
-            for number, batch in enumerate(loader, start=1):
-                batch = batch.to(device)
-                encoder.new_batch()
-                for probe in plan:
-                    encoder.rewind(probe)
-                    parts[probe].append(task.sufficient_statistics(task.evaluate_batch(model, spec, batch)))
-                print(f"{run_of(spec).id}: probed batch {number} of {len(loader)}", file=sys.stderr)
-    finally:
-        model.encoder = frozen
+    with swapped_encoder(model, encoder):
+        for number, batch in enumerate(loader, start=1):
+            batch = batch.to(device)
+            encoder.new_batch()
+            for probe in plan:
+                encoder.rewind(probe)
+                parts[probe].append(task.sufficient_statistics(task.evaluate_batch(model, spec, batch)))
+            print(f"{run_of(spec).id}: probed batch {number} of {len(loader)}", file=sys.stderr)
     return {probe: joined(part) for probe, part in parts.items()}
 
 

@@ -323,3 +323,58 @@ def test_two_processes_train_like_one(project, tmp_path_factory):
     one = load_file(run_of(spec).folder / "model.safetensors")
     for name, tensor in one.items():
         assert torch.allclose(tensor.float(), two[name].float(), atol=1e-4), name
+
+
+LAUNCHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+
+
+def ranks_of(launcher):
+    """Numbers of the processes that a launcher has started, in the order of their ranks."""
+    found = []
+    for place in Path("/proc").iterdir():
+        if place.name.isdigit() and (place / "stat").exists():
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+            variables = (place / "environ").read_bytes().split(b"\0") if parent == launcher else []
+            found += [(name, int(place.name)) for name in variables if name.startswith(b"RANK=")]
+    return [number for _, number in sorted(found)]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_two_processes_of_which_one_is_killed_or_all_are_asked_to_end_go_on_to_the_same_bits(project):
+    spec = toy_spec()
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    script = str(Path(__file__).parent / "job_process.py")
+
+    def start(pause):
+        return subprocess.Popen(
+            [*LAUNCHER, script, pause], env=environment, stderr=subprocess.PIPE, text=True, cwd=project
+        )
+
+    def until_a_state(process):
+        deadline = time.monotonic() + 120
+        before = len(states(spec))
+        while len(states(spec)) <= before and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    straight = start("0")
+    assert straight.wait(timeout=240) == 0
+    expected = bits(spec)
+    clear(spec)
+    first = start("0.3")
+    until_a_state(first)
+    killed = ranks_of(first.pid)
+    assert len(killed) == 2
+    os.kill(killed[1], signal.SIGKILL)
+    said = first.communicate(timeout=90)[1]  # the other one does not hang
+    assert first.returncode != 0
+    assert "Signal 9 (SIGKILL)" in said
+    assert not any(Path(f"/proc/{number}").exists() for number in killed)
+    second = start("0.3")
+    until_a_state(second)
+    second.terminate()
+    said = second.communicate(timeout=90)[1]
+    assert second.returncode != 0
+    assert "asked to end (SIGTERM) at step" in said
+    assert start("0").wait(timeout=240) == 0
+    assert bits(spec) == expected

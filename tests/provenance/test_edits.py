@@ -27,7 +27,7 @@ NOTHING = {
         '"""Hidden."""',
     ),
     "comment": ("core/budget.py", "    weights = [", "    # exactly\n    weights = ["),
-    "docstring": ("engine/loop.py", '"""One optimizer step on the next batch of `lane`."""', '"""A step."""'),
+    "docstring": ("engine/loop.py", '"""One optimizer step on the next batch of `lane`.', '"""A step.'),
     "annotation": (
         "core/budget.py",
         "budget: Tensor, patches: Tensor, last: bool)",

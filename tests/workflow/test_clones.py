@@ -1,18 +1,34 @@
-"""Clones: the first command makes everything, the same command brings back what is deleted, and weights travel."""
+"""Clones: the first command makes everything, the same command brings back what is deleted, tampering and forgeries are
+found, and weights travel. One file, since all share a clone that takes half a minute to build.
+"""
 
+import json
 import os
+import re
 import shutil
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tap.config import load_scale
 from tap.jobs.staleness import Today
+from tap.paper.deep.reevaluation import Sample
+from tap.paper.deep.verification import verify_deeply
+from tap.paper.scores import scores_of
 from tap.provenance.finding import Kind
 from tap.provenance.verify import verify
+from tap.runs import Run
 
-# One worker: they share what takes long to build.
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clones")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "provenance"))
+
+from forger import Forger, replaced
+
+pytestmark = pytest.mark.slow
 RUNS = "results/smoke/runs/cls"
+TAP = Run("smoke", "cls", "tap", 0.5).folder
+TABLE, AUDIT = Path("results/smoke/tables/tab_cls"), Path("results/smoke/audit/audit.json")
 DELETED = (
     ["data/fashion_mnist/train-labels-idx1-ubyte"],
     [f"{RUNS}/mae"],
@@ -82,7 +98,78 @@ def test_the_same_command_brings_back_what_is_deleted_with_the_same_bits(finishe
 
 
 def test_after_all_that_nothing_is_left_to_do(finished):
-    assert finished.planned() == {}
+    assert finished.planned("all", "audit") == {}
+
+
+def a_score(forger: Forger) -> str:
+    """More than was measured, with every table, figure and verdict after it."""
+    replaced(TAP / "metrics.json", r'"top1": [\d.]+', '"top1": 98.3')
+    forger.remake()
+    assert "98.3" in TABLE.with_suffix(".tex").read_text()
+    return rf"{TAP}/metrics\.json: top1: recorded 98\.3, recomputed "
+
+
+def an_interval(forger: Forger) -> str:
+    """Another bound, in the table and in the copy where a reader looks."""
+    header, *lines = TABLE.with_suffix(".csv").read_text().splitlines()
+    column = header.split(",").index("low")
+    row = next(at for at, line in enumerate(lines) if line.split(",")[column])
+    cells = lines[row].split(",")
+    cells[column] = "-0.01"
+    lines[row] = ",".join(cells)
+    for path in (TABLE.with_suffix(".csv"), Path("paper_tables/tab_cls.csv")):
+        path.write_text("\n".join([header, *lines]) + "\n")
+    forger.reseal()
+    return rf"{TABLE}\.csv: line {row + 2} .*, low: recorded -0\.01, recomputed "
+
+
+def values_of_images(forger: Forger) -> str:
+    """Right where the model was wrong, with the score that follows and everything after it."""
+    path = TAP / "per_sample.npz"
+    with np.load(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    arrays["correct"] = np.ones_like(arrays["correct"])
+    np.savez_compressed(path, **arrays)
+    metrics = json.loads((TAP / "metrics.json").read_text()) | scores_of("cls", arrays)
+    (TAP / "metrics.json").write_text(json.dumps(metrics, indent=1) + "\n")
+    forger.remake()
+    return rf"{TAP}/per_sample\.npz: correct of image .*: recorded (1|True), recomputed (0|False)"
+
+
+def a_table(forger: Forger) -> str:
+    """A cell of the LaTeX that a paper takes in."""
+    number = re.search(r"\\\\\n.*?(\d+\.\d)", TABLE.with_suffix(".tex").read_text(), flags=re.DOTALL)[1]
+    for path in (TABLE.with_suffix(".tex"), Path("paper_tables/tab_cls.tex")):
+        replaced(path, re.escape(number), "99.9")
+    forger.reseal()
+    return rf"{TABLE}\.tex: line \d+: recorded .*99\.9"
+
+
+def a_verdict(forger: Forger) -> str:
+    """A claim that nothing supports."""
+    told = json.loads(AUDIT.read_text())
+    claim = next(claim for claim in told["claims"] if claim["verdict"] != "supported")
+    before, claim["verdict"] = claim["verdict"], "supported"
+    AUDIT.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n")
+    forger.reseal()
+    return rf"{AUDIT}: claims\[{claim['id']}\]\.verdict: recorded supported, recomputed {before}"
+
+
+@pytest.mark.parametrize(
+    "forge", [a_score, an_interval, values_of_images, a_table, a_verdict], ids=lambda f: f.__name__
+)
+def test_a_forgery_whose_records_fit_is_found(finished, forge, tmp_path, monkeypatch):
+    copy = tmp_path / "forged"
+    shutil.copytree(
+        finished.folder, copy, symlinks=True, ignore=shutil.ignore_patterns(".git", ".snakemake", "published")
+    )
+    monkeypatch.chdir(copy)
+    expected = forge(Forger(monkeypatch))
+    cfg = load_scale("smoke")
+    found = verify(cfg, Today(cfg).staleness)
+    assert {finding.path for finding in found.findings} == set(), "hashes do not find it"
+    lines = verify_deeply(cfg, found, Sample(0, images=10_000)).lines
+    assert any(re.match(expected, line) for line in lines), lines
 
 
 def test_weights_travel_to_another_clone(finished, clones):

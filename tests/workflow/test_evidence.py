@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-# One worker: they share what takes long to build.
-pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.xdist_group("evidence")]
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 RUNS = "results/smoke/runs/cls"
 
 

@@ -12,7 +12,7 @@ rule audit:
             for task in BUILT_TASKS
         ],
         figures=group(FIGURES, [".svg", ".caption.md"], DRAWINGS),
-        pictures=[str(run.folder / "picture.png") for run in pictured_runs()],
+        pictures=[str(run.folder / "picture.png") for run in pictured_runs(CFG)],
         headline=makes("headline", "record"),  # its page shows the hash over all records but its own
         paper=sorted(
             str(path)
@@ -30,6 +30,9 @@ rule audit:
         record=makes("audit", "record.json"),
     log:
         f"{LOGS}/audit.log",
+    resources:
+        mem_mb=takes("audit", "memory_mb"),
+        runtime=takes("audit", "minutes"),
     params:
         spec=spec("audit"),
         code=code("audit"),

@@ -26,7 +26,8 @@ from tap.paper.listing import stem_of
 from tap.paper.tables.names import groups
 from tap.plan.joint import joint_tasks
 from tap.plan.controls import files_of_controls
-from tap.plan.runs import pretraining_run, runs_of_table, trained_run
+from tap.plan.runs import pictured_runs, runs_of_table
+from tap.plan.shown_runs import tasks_shown
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
 from tap.provenance.equivalence import REPLAYED, code_as_recorded
@@ -229,9 +230,11 @@ def threads(job):
     )
 
 
-def takes(job, resource):
+def takes(job, resource, key=None):
     """Another resource of a job."""
-    return of(job, lambda kind, key: getattr(kind.resources(CFG, key), resource))
+    return of(
+        job, lambda kind, known: getattr(kind.resources(CFG, known), resource), key
+    )
 
 
 def group(names, suffixes, pattern):
@@ -254,24 +257,9 @@ def all_results():
     return [
         *group(names, TABLE_FILES, tables),
         *group(FIGURES, FIGURE_FILES, figures),
-        *(str(run.folder / "picture.png") for run in pictured_runs()),
-        *of_all(tasks_with_removals(), makes("kept_patches", "page")),
+        *(str(run.folder / "picture.png") for run in pictured_runs(CFG)),
+        *of_all(tasks_shown(CFG), makes("kept_patches", "page")),
         *(makes("headline", suffix) for suffix in ("json", "csv")),
-    ]
-
-
-def tasks_with_removals():
-    """Tasks with a method beside no pruning."""
-    return [task for task in BUILT_TASKS if set(CFG.tasks[task].methods) - {DENSE}]
-
-
-def pictured_runs():
-    """The runs of dense tasks that a person looks at: no pruning and TAP-J at the main rate, first seed."""
-    tasks = [task for task in CFG.tasks if TASKS[task].drawing]
-    return [
-        Run(SCALE, task, method, rate, seed=CFG.tasks[task].seeds[0])
-        for task in tasks
-        for method, rate in ((DENSE, 1.0), (TAP, CFG.main_rate))
     ]
 
 

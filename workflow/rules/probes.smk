@@ -59,6 +59,9 @@ rule gather_probes:
         record=makes("gather_probes", "record"),
     log:
         f"{LOGS}/gather_probes/{{task}}.log",
+    resources:
+        mem_mb=takes("gather_probes", "memory_mb"),
+        runtime=takes("gather_probes", "minutes"),
     params:
         spec=spec("gather_probes"),
         code=code("gather_probes"),
@@ -77,6 +80,9 @@ rule tables_of_probes:
         group(OF_PROBES, TABLE_RECORDED, TABLES),
     log:
         f"{LOGS}/tables/of_probes.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_PROBES),
+        runtime=takes("table", "minutes", OF_PROBES),
     params:
         spec=spec("table", OF_PROBES),
         code=code("table", OF_PROBES),
@@ -102,6 +108,9 @@ rule figures:
         ),
     log:
         f"{LOGS}/figures.log",
+    resources:
+        mem_mb=takes("figure", "memory_mb", FIGURES),
+        runtime=takes("figure", "minutes", FIGURES),
     params:
         spec=spec("figure", FIGURES),
         code=code("figure", FIGURES),

@@ -1,44 +1,13 @@
 # The coarse stages of dvc.yaml (tap/provenance/stages.py) as groups of targets: `snakemake stage_base`, for example.
-from tap.provenance.stages import STAGES, stage_of
+from tap.provenance.stages import STAGES
 
 
-def trained_by(stage):
-    """Weights of the runs that a stage trains."""
-    runs = [run for task in BUILT_TASKS for run in trained_runs(task)]
-    return [
-        str(run.folder / "model.safetensors")
-        for run in runs
-        if stage_of(run.method) == stage
-    ]
-
-
-def trained_runs(task):
-    """All trainings of a task."""
-    own = CFG.tasks[task].pretrain.weights is None
-    runs = dict.fromkeys(map(trained_run, runs_of_table(CFG, task)))
-    return [*([pretraining_run(CFG, task)] if own else []), *runs]
-
-
-STAGE_TARGETS = {
-    "data": [str(data_evidence(CFG, task)) for task in BUILT_TASKS],
-    "pretrain": trained_by("pretrain"),
-    "base": trained_by("base"),
-    "tap": trained_by("tap"),
-    "baselines": trained_by("baselines"),
-    "joint": trained_by("joint"),
-    "evaluate": [
-        *(str(file) for task in BUILT_TASKS for file in results_of_runs(CFG, task)),
-        *(str(file) for task in BUILT_TASKS for file in files_of_controls(CFG, task)),
-        *(str(run.folder / "picture.png") for run in pictured_runs()),
-        *of_all(tasks_with_removals(), makes("kept_patches", "page")),
-    ],
-    "probes": [
-        str(file) for task in BUILT_TASKS for file in results_of_probes(CFG, task)
-    ],
-    "tables": all_results(),
-    "audit": [f"results/{SCALE}/audit/audit.html"],
-    "verify": [],
-}
+def targets_of(stage):
+    """What the jobs of all kinds make for a stage; tables and figures where a reader looks."""
+    own = [kind.stages(CFG).get(stage, ()) for kind in JOBS.values()]
+    return (
+        all_results() if stage == "tables" else [str(f) for part in own for f in part]
+    )
 
 
 for stage in STAGES:
@@ -47,4 +16,4 @@ for stage in STAGES:
         name:
             f"stage_{stage.name}"
         input:
-            STAGE_TARGETS[stage.name],
+            targets_of(stage.name),

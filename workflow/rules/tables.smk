@@ -15,6 +15,9 @@ rule gather:
         record=makes("gather", "record"),
     log:
         f"{LOGS}/gather/{{task}}.log",
+    resources:
+        mem_mb=takes("gather", "memory_mb"),
+        runtime=takes("gather", "minutes"),
     params:
         spec=spec("gather"),
         code=code("gather"),
@@ -34,6 +37,9 @@ rule verify:
         makes("verify", "record"),
     log:
         f"{LOGS}/verify/{{of}}.log",
+    resources:
+        mem_mb=takes("verify", "memory_mb"),
+        runtime=takes("verify", "minutes"),
     params:
         spec=spec("verify"),
     message:
@@ -60,6 +66,9 @@ rule table:
         record=makes("table", ".record.json"),
     log:
         f"{LOGS}/tables/{{table}}.log",
+    resources:
+        mem_mb=takes("table", "memory_mb"),
+        runtime=takes("table", "minutes"),
     params:
         spec=spec("table"),
         code=code("table"),
@@ -80,6 +89,9 @@ rule tables_of_rates:
         group(OF_RATES, TABLE_RECORDED, TABLES),
     log:
         f"{LOGS}/tables/of_rates.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_RATES),
+        runtime=takes("table", "minutes", OF_RATES),
     params:
         spec=spec("table", OF_RATES),
         code=code("table", OF_RATES),
@@ -107,6 +119,9 @@ rule tables_of_controls:
         group(OF_CONTROLS, TABLE_RECORDED, TABLES),
     log:
         f"{LOGS}/tables/of_controls.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_CONTROLS),
+        runtime=takes("table", "minutes", OF_CONTROLS),
     params:
         spec=spec("table", OF_CONTROLS),
         code=code("table", OF_CONTROLS),
@@ -125,6 +140,9 @@ rule tables_of_settings:
         group(OF_SETTINGS, TABLE_RECORDED, TABLES),
     log:
         f"{LOGS}/tables/of_settings.log",
+    resources:
+        mem_mb=takes("table", "memory_mb", OF_SETTINGS),
+        runtime=takes("table", "minutes", OF_SETTINGS),
     params:
         spec=spec("table", OF_SETTINGS),
         code=code("table", OF_SETTINGS),
@@ -145,6 +163,9 @@ rule headline:
         record=makes("headline", "record"),
     log:
         f"{LOGS}/headline.log",
+    resources:
+        mem_mb=takes("headline", "memory_mb"),
+        runtime=takes("headline", "minutes"),
     params:
         spec=spec("headline"),
         code=code("headline"),

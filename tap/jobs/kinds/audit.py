@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_scales import ScaleJob
 
 
@@ -23,6 +25,10 @@ class Audit(ScaleJob):
         """The main rate."""
         return {"main_rate": cfg.main_rate}
 
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """The page."""
+        return {"audit": [Path(self.makes["html"].format(scale=cfg.scale))]}
+
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """Claims, predicates and pages."""
         return ("tap.paper.audit.job:run_audit",)
@@ -30,6 +36,10 @@ class Audit(ScaleJob):
     def libraries(self, key: None) -> tuple[str, ...]:
         """Those of tables, and that of the page."""
         return (*code_roots.TABULATING, "jinja2")
+
+    def resources(self, cfg: ScaleConfig, key: None) -> Resources:
+        """As all jobs on results."""
+        return tabulating(cfg)
 
     def run(self, cfg: ScaleConfig) -> None:
         """Audits."""

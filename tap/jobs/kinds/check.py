@@ -8,11 +8,13 @@ from typing import Annotated, Any, ClassVar
 
 import typer
 
+from tap.config.datasets import PREPARED
 from tap.config.load import load_scale
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
-from tap.jobs.files import task_with
+from tap.jobs.code_roots import built
+from tap.jobs.files import data_evidence, task_with
 from tap.jobs.job import Content, Job, Resources
 from tap.plan.runs import task_of
 
@@ -42,6 +44,10 @@ class Check(Job[str]):
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
         """The check of the dataset."""
         return code_roots.of_data(task_of(cfg, key).data.name)
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """A person's own data."""
+        return {"data": [data_evidence(cfg, task) for task in built(cfg) if cfg.tasks[task].data.name not in PREPARED]}
 
     def resources(self, cfg: ScaleConfig, key: str) -> Resources:
         """Hours for millions of images."""

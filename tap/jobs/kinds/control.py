@@ -10,10 +10,11 @@ from tap.config.load import load_scale
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import RunArgument, ScaleOption, SpecOption
+from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, evaluated_weights
 from tap.jobs.job import Content, Job, Resources, measuring
 from tap.jobs.of_runs import RUN_FOLDER, run_of_wildcards
-from tap.plan.controls import control_parameters
+from tap.plan.controls import control_parameters, files_of_controls
 from tap.plan.specs import job_spec
 from tap.runs import Run
 
@@ -52,6 +53,10 @@ class ControlJob(Job[Run]):
     def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
         """The controls, task and method."""
         return ("tap.studies.controls:run_controls", *code_roots.of_model(key.task, key.method))
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """Those of all checkpoints."""
+        return {"evaluate": [file for task in built(cfg) for file in files_of_controls(cfg, task)]}
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute, and that of tables."""

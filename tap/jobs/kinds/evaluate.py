@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.jobs import code_roots
-from tap.jobs.files import data_evidence, evaluated_weights, weights
+from tap.jobs.code_roots import built
+from tap.jobs.files import data_evidence, evaluated_weights, results_of_runs, weights
 from tap.jobs.job import Resources, measuring
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
 from tap.plan.endpoints import endpoint_file
@@ -44,6 +45,10 @@ class Evaluate(RunJob):
     def roots(self, cfg: ScaleConfig, key: Run) -> Sequence[str]:
         """The evaluation, task and method."""
         return ("tap.studies.evaluation:evaluate_run", *code_roots.of_model(key.task, key.method))
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """What all runs measured."""
+        return {"evaluate": [file for task in built(cfg) for file in results_of_runs(cfg, task)]}
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute."""

@@ -8,7 +8,9 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_names import NamedJob, Names
+from tap.paper.figures.names import FIGURES
 from tap.provenance.publish import figures_folder
 
 FIGURE_FILES = (".pdf", ".png", ".svg", ".csv", ".caption.md", ".record.json")
@@ -27,6 +29,10 @@ class Figure(NamedJob):
         """None beside the name."""
         return {"figure": " ".join(key), "scale": cfg.scale}
 
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """Every figure."""
+        return {"tables": [self.folder(cfg) / f"{name}{suffix}" for name in FIGURES for suffix in FIGURE_FILES]}
+
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """What draws figures, and the files of these."""
         return ("tap.paper.figures.build:build_figure", *(f"tap.paper.figures.{name}:FIGURE" for name in key))
@@ -34,6 +40,10 @@ class Figure(NamedJob):
     def libraries(self, key: Names) -> tuple[str, ...]:
         """Those of tables, and those that draw."""
         return (*code_roots.TABULATING, *code_roots.DRAWING)
+
+    def resources(self, cfg: ScaleConfig, key: Names) -> Resources:
+        """As all jobs on results."""
+        return tabulating(cfg)
 
     def folder(self, cfg: ScaleConfig) -> Path:
         """The scale's figures."""

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.files import results_of_runs
+from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_tasks import TaskJob
 from tap.plan.runs import runs_of_table
 
@@ -38,6 +39,10 @@ class Gather(TaskJob):
     def libraries(self, key: str) -> tuple[str, ...]:
         """Those of tables."""
         return code_roots.TABULATING
+
+    def resources(self, cfg: ScaleConfig, key: str) -> Resources:
+        """As all jobs on results."""
+        return tabulating(cfg)
 
     def run(self, cfg: ScaleConfig, key: str) -> None:
         """Gathers."""

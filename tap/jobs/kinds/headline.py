@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_scales import ScaleJob
 
 
@@ -30,6 +31,10 @@ class Headline(ScaleJob):
         """The tidy tables."""
         return {"tidy": [Path(f"results/{cfg.scale}/tidy_{task}.csv") for task in self.settings(cfg, key)["tasks"]]}
 
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """The numbers."""
+        return {"tables": [Path(self.makes[name].format(scale=cfg.scale)) for name in ("json", "csv")]}
+
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """The headline alone."""
         return ("tap.paper.headline:write_headline",)
@@ -37,6 +42,10 @@ class Headline(ScaleJob):
     def libraries(self, key: None) -> tuple[str, ...]:
         """Those of tables."""
         return code_roots.TABULATING
+
+    def resources(self, cfg: ScaleConfig, key: None) -> Resources:
+        """As all jobs on results."""
+        return tabulating(cfg)
 
     def run(self, cfg: ScaleConfig) -> None:
         """Writes them."""

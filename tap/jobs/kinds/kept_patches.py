@@ -12,7 +12,7 @@ from tap.jobs.files import data_evidence, evaluated_weights
 from tap.jobs.job import Resources, measuring
 from tap.jobs.of_tasks import TaskJob
 from tap.plan.endpoints import endpoint_file
-from tap.plan.shown_runs import shown_specs
+from tap.plan.shown_runs import shown_specs, tasks_shown
 from tap.plan.specs import settings_of
 
 
@@ -49,6 +49,11 @@ class KeptPatches(TaskJob):
             "tap.paper.kept_patches:run_kept_patches",
             *(root for name in methods for root in code_roots.of_model(key, name)),
         )
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """The page of every task where something is removed."""
+        page = self.makes["page"]
+        return {"evaluate": [Path(page.format(scale=cfg.scale, task=task)) for task in tasks_shown(cfg)]}
 
     def libraries(self, key: str) -> tuple[str, ...]:
         """Those that compute."""

@@ -11,6 +11,7 @@ from tap.jobs import code_roots
 from tap.jobs.files import data_evidence, evaluated_weights
 from tap.jobs.job import Resources
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
+from tap.plan.runs import pictured_runs
 from tap.plan.specs import job_spec
 from tap.provenance.record import Stamp
 from tap.runs import Run
@@ -35,6 +36,10 @@ class Picture(RunJob):
         """The drawing, task and method."""
         drawing = [module for module in (TASKS[key.task].drawing,) if module]
         return ("tap.studies.picture:run_picture", *drawing, *code_roots.of_model(key.task, key.method))
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """Those that a person looks at."""
+        return {"evaluate": [run.folder / "picture.png" for run in pictured_runs(cfg)]}
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute, and the one that draws."""

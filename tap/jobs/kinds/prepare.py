@@ -13,7 +13,8 @@ from tap.config.load import load_scale
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
-from tap.jobs.files import task_with
+from tap.jobs.code_roots import built
+from tap.jobs.files import data_evidence, task_with
 from tap.jobs.job import Content, Job
 from tap.plan.runs import task_of
 
@@ -40,6 +41,10 @@ class Prepare(Job[str]):
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
         """What prepares the dataset."""
         return code_roots.of_data(task_of(cfg, key).data.name)
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """Data that the workflow fetches."""
+        return {"data": [data_evidence(cfg, task) for task in built(cfg) if cfg.tasks[task].data.name in PREPARED]}
 
     def call(self) -> Callable[..., None]:
         """Takes the task, and a folder with the original files."""

@@ -12,7 +12,8 @@ from tap.config.methods import DENSE
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
-from tap.jobs.files import data_evidence, weights
+from tap.jobs.code_roots import built
+from tap.jobs.files import data_evidence, results_of_probes, weights
 from tap.jobs.job import Content, Job, Resources, measuring
 from tap.plan.runs import probe_folder, probed_runs
 from tap.plan.specs import probe_parameters
@@ -73,6 +74,10 @@ class Probe(Job[ProbeKey]):
             "weights": [weights(run) for run in probed_runs(cfg, key.task, key.kind)],
             "endpoint": [probe_folder(cfg.scale, key.task, "recovery") / "values.csv"] if endpoint else [],
         }
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """Those of every task."""
+        return {"probes": [file for task in built(cfg) for file in results_of_probes(cfg, task)]}
 
     def roots(self, cfg: ScaleConfig, key: ProbeKey) -> Sequence[str]:
         """The probes, the task, and no pruning."""

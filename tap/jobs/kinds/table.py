@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.code_roots import built
 from tap.jobs.files import results_of_runs
+from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_names import NamedJob, Names
-from tap.paper.tables.names import groups, main_tables
+from tap.paper.tables.names import groups, main_tables, names
 from tap.provenance.publish import tables_folder
 
 TABLE_FILES = (".tex", ".csv", ".compare.csv", ".compare.md")
@@ -40,6 +42,11 @@ class Table(NamedJob):
             "results": results_of_runs(cfg, task),
         }
 
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """Every table of the scale's tasks."""
+        mine = [name for name in names() if main_tables().get(name, "") in ("", *built(cfg))]
+        return {"tables": [self.folder(cfg) / f"{name}{suffix}" for name in mine for suffix in TABLE_FILES]}
+
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """What builds tables, and the files of these: main tables have none of their own."""
         own = (f"tap.paper.tables.{name}:TABLE" for name in key if name not in main_tables())
@@ -48,6 +55,10 @@ class Table(NamedJob):
     def libraries(self, key: Names) -> tuple[str, ...]:
         """Those of tables."""
         return code_roots.TABULATING
+
+    def resources(self, cfg: ScaleConfig, key: Names) -> Resources:
+        """As all jobs on results."""
+        return tabulating(cfg)
 
     def folder(self, cfg: ScaleConfig) -> Path:
         """The scale's tables."""

@@ -13,16 +13,18 @@ from tap.config.methods import PRETRAINING
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
 from tap.jobs import code_roots
+from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, start_weights, weights
 from tap.jobs.job import Resources
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
 from tap.plan.endpoints import endpoint_file
 from tap.plan.joint import JointRun
-from tap.plan.runs import run_of, task_of
+from tap.plan.runs import pretrainings, run_of, runs_of_table, task_of
 from tap.plan.specs import job_spec
 from tap.plan.teaching import teacher_run
 from tap.provenance.orphans import LAUNCHER
 from tap.provenance.record import Stamp
+from tap.provenance.stages import stage_of
 from tap.runs import Run
 
 
@@ -55,6 +57,14 @@ class Train(RunJob):
         loop = ("tap.engine.joint:train_mixed",) if mixed else ()
         return ("tap.engine.job:train_run", *loop, *dict.fromkeys(models))
 
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+        """The weights of all runs, joint ones too, which are the same files: those of a method are of one stage."""
+        runs = [run for task in built(cfg) for run in (*pretrainings(cfg, task), *runs_of_table(cfg, task))]
+        found: dict[str, list[Path]] = {}
+        for run in runs:
+            found.setdefault(stage_of(run.method), []).append(weights(run))
+        return found
+
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute."""
         return code_roots.computing_with(key.task)
@@ -68,10 +78,6 @@ class Train(RunJob):
 
     def run(self, cfg: ScaleConfig, spec: JobSpec, stamp: Stamp) -> None:
         """Trains, in several processes where the settings ask for them."""
-        if spec.weights_of is not None:
-            raise UserError(
-                f"train: {run_of(spec).id} is no training: its variant evaluates the weights of '{spec.weights_of}'"
-            )
         if method_of(spec.method).frozen:
             raise UserError(
                 f"train: {run_of(spec).id} is trained with the other tasks; "

@@ -13,7 +13,7 @@ from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.jobs.arguments import ScaleOption, SpecOption
 from tap.jobs.files import results_of_probes, results_of_runs
-from tap.jobs.job import Content, Job
+from tap.jobs.job import Content, Job, Resources, tabulating
 from tap.plan.controls import files_of_controls
 from tap.provenance import verify as verification
 from tap.provenance.finding import Kind
@@ -54,6 +54,10 @@ class Verify(Job[str]):
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
         """What it writes is a function of the files alone."""
         return ()
+
+    def resources(self, cfg: ScaleConfig, key: str) -> Resources:
+        """As all jobs on results."""
+        return tabulating(cfg)
 
     def call(self) -> Callable[..., None]:
         """Takes files to start from, and what to let pass; with a task it keeps the list."""

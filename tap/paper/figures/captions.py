@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tap.paper.evidence import Evidence
-from tap.paper.figures.probe_data import TASKS, unprinted
+from tap.paper.figures.probe_data import IN_PAPER, unprinted
 from tap.paper.statistics import DRAWS, LEVEL
 from tap.paper.tables.caption import SMOKE_NOTE
 from tap.paper.tables.protocol import protocol
@@ -43,7 +43,7 @@ def caption(title: str, paragraphs: tuple[str, ...], kinds: tuple[str, ...], evi
         of_kind = [f"- {protocol(probe)} No-pruning checkpoints: {', '.join(probe.runs)}." for probe in probes]
         lines += [f"{_KINDS[kind]}:", "", *(of_kind or ["- not measured"]), ""]
         shown |= {probe.task for probe in probes}
-        further |= {*unprinted(probes), *(probe.task for probe in probes if probe.task not in TASKS)}
+        further |= {*unprinted(probes), *(probe.task for probe in probes if probe.task not in IN_PAPER)}
     lines += [f"Not in the paper: {', '.join(sorted(further))}.", ""] if further else []
     caveats = [evidence.caveat(task).strip() for task in evidence.settings.tasks if task in shown]
     return "\n".join([*lines, *(f"{text}\n" for text in caveats if text)])

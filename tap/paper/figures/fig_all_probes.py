@@ -9,10 +9,11 @@ from tap.paper.evidence import Evidence
 from tap.paper.figures.captions import DROPS, UNCERTAIN
 from tap.paper.figures.figure import PaperFigure
 from tap.paper.figures.panels import criteria_handles, drops_by_block, missing
-from tap.paper.figures.probe_data import TASKS, drops, framed
+from tap.paper.figures.probe_data import IN_PAPER, drops, framed
 from tap.paper.figures.style import TEXT_WIDTH
 from tap.paper.tidy_probes import LAYERS
-from tap.task_facts import TASKS as FACTS
+from tap.paper.units import axis_of
+from tap.task_facts import TASKS
 
 READS = "probes"
 
@@ -36,16 +37,16 @@ def draw(frame: pd.DataFrame) -> Figure:
         frame: what `data` gives.
     """
     figure = Figure(figsize=(TEXT_WIDTH, 2.15), layout="constrained")
-    tasks = list(dict.fromkeys([*TASKS, *frame["task"]]))
+    tasks = list(dict.fromkeys([*IN_PAPER, *frame["task"]]))
     panels = figure.subplots(1, len(tasks))
     for axes, task in zip(panels, tasks, strict=True):
-        rows, title = frame[frame["task"] == task], FACTS[task].title
+        rows, title = frame[frame["task"] == task], TASKS[task].title
         axes.set_title(title, pad=3)
         if rows.empty:
             missing(axes, title)
             continue
         drops_by_block(axes, rows)
-        axes.set_ylabel(f"Drop in {FACTS[task].score.title} (pp)")
+        axes.set_ylabel(f"Drop in {TASKS[task].score.title} ({axis_of(TASKS[task].score)})")
     figure.legend(handles=criteria_handles(), loc="outside lower center", ncols=4, handlelength=2.4, columnspacing=1.6)
     return figure
 

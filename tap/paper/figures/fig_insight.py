@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -16,14 +16,21 @@ from tap.paper.evidence import Evidence
 from tap.paper.figures.captions import DROPS, UNCERTAIN
 from tap.paper.figures.figure import PaperFigure
 from tap.paper.figures.panels import blocks, criteria_handles, curve, drops_by_block, handle, mark, missing
-from tap.paper.figures.probe_data import ATTENTION, COVERAGE, drops, framed, line, runs_of, spread
+from tap.paper.figures.probe_data import ATTENTION, COVERAGE, IN_PAPER, drops, framed, line, runs_of, spread
 from tap.paper.figures.style import CRITERIA, OTHERS, TASKS, TEXT_WIDTH
 from tap.paper.probe_results import Estimate, correlation
 from tap.paper.tidy_probes import LAYERS, RECOVERY
+from tap.paper.units import axis_of
+from tap.task_facts import DENSE_TASKS, METRICS
+from tap.task_facts import TASKS as FACTS
 
 READS = "probes"
 
-_BARS = {("seg", "miou"): "Seg\nmIoU", ("det", "box_ap"): "Det\nbox AP", ("det", "mask_ap"): "Det\nmask AP"}
+_PAIR = tuple(task for task in DENSE_TASKS if task in IN_PAPER)
+"""Tasks whose rankings are set against each other."""
+_BARS = {
+    (task, metric.name): f"{task.title()}\n{metric.title}" for task in DENSE_TASKS for metric in FACTS[task].metrics
+}
 _ENDPOINTS = {"full offset": "", "stand-in": "//////"}
 _ALPHAS = {1.0: "full offset", 0.0: "stand-in"}
 _WORDS = (
@@ -45,7 +52,8 @@ def _lines(evidence: Evidence) -> Iterator[dict]:
     cls = evidence.probe("cls", LAYERS)
     if cls is not None:
         yield from drops(cls, "a")
-    dense = [probe for task in ("seg", "det") if (probe := evidence.probe(task, LAYERS)) is not None]
+    shown = _of_one_unit([task for task in DENSE_TASKS if task in evidence.settings.tasks])
+    dense = [probe for task in shown if (probe := evidence.probe(task, LAYERS)) is not None]
     for probe in dense:
         metric = SCORES[probe.task][0]
         if {ATTENTION, COVERAGE} <= set(probe.criteria):
@@ -56,14 +64,14 @@ def _lines(evidence: Evidence) -> Iterator[dict]:
     for probe, mean in zip(dense, means, strict=True):
         for name, drop in mean.items():
             yield line("c", probe, SCORES[probe.task][0], name, 0, drop)
-    if len(dense) == 2:
+    if tuple(probe.task for probe in dense[:2]) == _PAIR:
         common = [name for name in means[0] if name in means[1]]
-        value, bounds = correlation(*([part[name] for name in common] for part in means))
+        value, bounds = correlation(*([part[name] for name in common] for part in means[:2]))
         found = line("c", dense[0], "", "rank correlation", 0, Estimate(value, None))
         known = {} if bounds is None else {"low": bounds.low, "high": bounds.high}
         runs = " ".join((*found["runs"].split(), *runs_of(dense[1])))
-        yield {**found, "task": "seg, det", "runs": runs, **known}
-    for task in ("seg", "det"):
+        yield {**found, "task": ", ".join(_PAIR), "runs": runs, **known}
+    for task in shown:
         recovery = evidence.probe(task, RECOVERY)
         for metric in SCORES[task] if recovery is not None else ():
             assert recovery is not None
@@ -71,6 +79,17 @@ def _lines(evidence: Evidence) -> Iterator[dict]:
                 criterion = recovery.criteria[0]
                 drop = recovery.drop(criterion, metric, recovery.layers, alpha)
                 yield line("d", recovery, metric, name, 0, drop, spread(recovery, criterion, metric, alpha))
+
+
+def _of_one_unit(tasks: Sequence[str]) -> list[str]:
+    """The tasks whose scores share an axis with that of the first; `fig:all-probes` has a panel for every task."""
+    return [task for task in tasks if axis_of(FACTS[task].score) == axis_of(FACTS[tasks[0]].score)]
+
+
+def _unit(frame: pd.DataFrame) -> str:
+    """What the axes of the dense tasks call their unit."""
+    known = [METRICS[name] for name in frame["metric"].unique() if name in METRICS]
+    return axis_of(known[0]) if known else "pp"
 
 
 def draw(frame: pd.DataFrame) -> Figure:
@@ -85,7 +104,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     for axes, letter, panel in zip(panels, "abcd", (_depth, _advantage, _rankings, _recovery), strict=True):
         mark(axes, letter)
         panel(axes, frame[frame["panel"] == letter])
-    samples = [*criteria_handles(points=True), *(handle(look) for look in TASKS.values()), *_endpoint_handles()]
+    shown = [task for task in TASKS if task in set(frame["task"])] or _PAIR
+    samples = [*criteria_handles(points=True), *(handle(TASKS[task]) for task in shown), *_endpoint_handles()]
     figure.legend(
         handles=samples, loc="outside lower center", ncols=len(samples), handlelength=2.6, columnspacing=1.0,
         handletextpad=0.5,
@@ -104,7 +124,7 @@ def _depth(axes: Axes, frame: pd.DataFrame) -> None:
 
 def _advantage(axes: Axes, frame: pd.DataFrame) -> None:
     """Dense tasks: what attention loses more than coverage."""
-    axes.set_ylabel("Attn. $-$ coverage (pp)")
+    axes.set_ylabel(f"Attn. $-$ coverage ({_unit(frame)})")
     if frame.empty:
         missing(axes, "Dense tasks")
         return
@@ -117,20 +137,23 @@ def _advantage(axes: Axes, frame: pd.DataFrame) -> None:
 
 def _rankings(axes: Axes, frame: pd.DataFrame) -> None:
     """One point per criterion: mean drops of the two dense tasks."""
-    axes.set_xlabel("Seg mIoU drop (pp)")
-    axes.set_ylabel("Det box AP drop (pp)")
+    across, up = (f"{task.title()} {FACTS[task].score.title} drop (pp)" for task in _PAIR)
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
     points = frame[frame["series"] != "rank correlation"]
-    if set(points["task"]) != {"seg", "det"}:
-        lacking = " and ".join(look.name for task, look in TASKS.items() if task not in set(points["task"]))
+    if not set(_PAIR) <= set(points["task"]):
+        lacking = " and ".join(TASKS[task].name for task in _PAIR if task not in set(points["task"]))
         missing(axes, lacking)
         return
-    both = points.pivot(index="series", columns="task", values="value").dropna().reset_index()
+    both = (
+        points[points["task"].isin(_PAIR)].pivot(index="series", columns="task", values="value").dropna().reset_index()
+    )
     others = both[~both["series"].isin(CRITERIA)]
     rest = {"color": OTHERS.colour, "marker": OTHERS.marker, "edgecolor": "0.35", "linewidth": 0.4}
-    sns.scatterplot(others, x="seg", y="det", **rest, s=24, ax=axes)
+    sns.scatterplot(others, x=_PAIR[0], y=_PAIR[1], **rest, s=24, ax=axes)
     for name, look in CRITERIA.items():
         one = both[both["series"] == name]
-        sns.scatterplot(one, x="seg", y="det", color=look.colour, marker=look.marker, s=32, ax=axes, zorder=3)
+        sns.scatterplot(one, x=_PAIR[0], y=_PAIR[1], color=look.colour, marker=look.marker, s=32, ax=axes, zorder=3)
     axes.margins(0.12)
     found = frame[frame["series"] == "rank correlation"]
     if len(found) and not np.isnan(found["value"].iloc[0]):
@@ -144,7 +167,7 @@ def _rankings(axes: Axes, frame: pd.DataFrame) -> None:
 
 def _recovery(axes: Axes, frame: pd.DataFrame) -> None:
     """Mean drops with either endpoint, with the interval over images."""
-    axes.set_ylabel("Drop (pp)")
+    axes.set_ylabel(f"Drop ({_unit(frame)})")
     if frame.empty:
         missing(axes, "Recovery")
         return

@@ -6,17 +6,18 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
-from tap.config.methods import SCORES
+from tap.config.methods import DENSE, SCORES
 from tap.paper.probe_results import Estimate, ProbeResults
-from tap.paper.reported import load_reported
+from tap.paper.reported import load_reported, reported_path
+from tap.task_facts import TASKS
 
 COLUMNS = ("panel", "task", "metric", "series", "layer", "value", "low", "high", "sd", "in_paper", "runs")
-"""One line per drawn number, in points: panel, what it is of, its value, 95 % interval over the images, standard
-deviation over seeds, whether the paper's figure has it, and the ids of the probe and of its checkpoints. Layer 0 is a
-mean over all probed blocks."""
+"""One line per drawn number, in points (or the metric's own unit): panel, what it is of, its value, 95 % interval over
+the images, standard deviation over seeds, whether the paper's figure has it, and the ids of the probe and of its
+checkpoints. Layer 0 is a mean over all probed blocks."""
 
-TASKS = ("cls", "seg", "det")
-"""Tasks of the paper's figures."""
+IN_PAPER = tuple(task for task in TASKS if reported_path(f"tab:{task}").is_file())
+"""Tasks of the paper's figures: those that it has a table of."""
 
 ATTENTION, COVERAGE = "attention_mean", "coverage"
 
@@ -31,16 +32,13 @@ def drops(probe: ProbeResults, panel: str) -> Iterator[dict]:
 
 def spread(probe: ProbeResults, criterion: str, metric: str, alpha: float) -> float | None:
     """Standard deviation over seeds of the mean drop."""
-    means = pd.Series(
-        [
-            sum(
-                probe.score("dense", metric, seed).value - probe.score(criterion, metric, seed, layer, alpha).value
-                for layer in probe.layers
-            )
-            / len(probe.layers)
-            for seed in probe.seeds
-        ]
-    )
+    gain = TASKS[probe.task].metric(metric).gain
+
+    def drop(seed: int, layer: int) -> float:
+        pruned = probe.score(criterion, metric, seed, layer, alpha)
+        return gain(probe.score(DENSE, metric, seed).value, pruned.value)
+
+    means = pd.Series([sum(drop(seed, layer) for layer in probe.layers) / len(probe.layers) for seed in probe.seeds])
     return float(means.std(ddof=1)) if len(means) > 1 else None
 
 
@@ -50,7 +48,11 @@ def line(
     """A line of `COLUMNS`."""
     bounds = estimate.interval
     found = {"panel": panel, "task": probe.task, "metric": metric, "series": series, "layer": layer}
-    found |= {"value": estimate.value, "sd": sd, "in_paper": probe.task in TASKS and series not in unprinted([probe])}
+    found |= {
+        "value": estimate.value,
+        "sd": sd,
+        "in_paper": probe.task in IN_PAPER and series not in unprinted([probe]),
+    }
     found |= {"runs": " ".join(runs_of(probe))}
     return found if bounds is None else {**found, "low": bounds.low, "high": bounds.high}
 

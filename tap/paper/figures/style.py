@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Final
 
 import seaborn as sns
 from matplotlib.figure import Figure
 
 from tap.drawing import default_style
+from tap.task_facts import DENSE_TASKS
+from tap.task_facts import TASKS as TASK_FACTS
 
 TEXT_WIDTH, COLUMN_WIDTH = 7.0, 3.3
 """Widths of the paper's text and column in inches."""
@@ -37,10 +40,16 @@ CRITERIA: Final = {
 }
 OTHERS: Final = Look("other criteria", "#B8B8B8", "X", "")
 """The rest: thin lines without markers where there are lines, markers where there are points."""
+_LOOKS: Final = (
+    ("#009E73", "D", (7, 1.6)),
+    ("#882255", "P", (4, 1.2, 1, 1.2)),
+    ("#56B4E9", "v", (2, 1.2)),
+    ("#E69F00", "h", (6, 1.2, 1, 1.2, 1, 1.2)),
+)
 TASKS: Final = {
-    "seg": Look("Segmentation", "#009E73", "D", (7, 1.6)),
-    "det": Look("Detection", "#882255", "P", (4, 1.2, 1, 1.2)),
+    task: Look(TASK_FACTS[task].title, *look) for task, look in zip(DENSE_TASKS, cycle(_LOOKS), strict=False)
 }
+"""Curves and bars of the dense tasks."""
 
 _RC: Final = {
     "font.family": "STIXGeneral",  # the paper is set in Times

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from tap.config.methods import DENSE
 from tap.core.budget import keep_count
 from tap.paper.measured import FLOORS, Measured
-from tap.paper.tables.latex import MISSING, count, escape, score
-from tap.paper.tidy import PRIMARY_METRIC
+from tap.paper.tables.latex import MISSING, count, escape
+from tap.paper.units import points_of, text_of_score
+from tap.task_facts import TASKS, Metric
 
 SMOKE_NOTE = "Smoke scale: these numbers mean nothing; they only show that the workflow runs."
 
@@ -40,10 +41,11 @@ def main_caption(title: str, measured: Measured, methods: Sequence[str], scale: 
         name: stem of the table's files.
     """
     data = ", ".join(DATASETS.get(item, item) for item in measured.facts("dataset")) or "no data yet"
+    points = points_of(_score(measured)) if len(measured.frame) else "points"
     parts = [
         rf"{title} on {escape(data)} at $\rho={measured.rate:g}$, measured at scale \texttt{{{escape(scale)}}}.",
         *([rf"\textbf{{{SMOKE_NOTE}}}"] if scale == "smoke" else []),
-        "Parentheses give changes from no pruning in points, and throughput as a multiple of the dense encoder "
+        f"Parentheses give changes from no pruning in {points}, and throughput as a multiple of the dense encoder "
         "on the same kernel in the same process (of no pruning itself: the noise of that measurement).",
         "Size/add. lists the no-pruning model once and then each method's addition at inference, counted from the "
         "built models.",
@@ -64,16 +66,21 @@ def floors(measured: Measured) -> list[str]:
     found = measured.floors()
     if not found:
         return []
-    sentences = [f"Floors: {', '.join(f'{FLOORS[key]} {score(value.mean)}' for key, value in found.items())}."]
-    metric = PRIMARY_METRIC[str(measured.frame["task"].iloc[0])]
-    dense = measured.value(DENSE, metric)
-    if dense is not None and not measured.above_floors(metric):
+    metric = _score(measured)
+    values = (f"{FLOORS[key]} {text_of_score(metric, value.mean)}" for key, value in found.items())
+    sentences = [f"Floors: {', '.join(values)}."]
+    dense = measured.value(DENSE, metric.name)
+    if dense is not None and not measured.above_floors(metric.name):
         sentences.append(
-            f"No pruning ({score(dense.mean)}) is not above every floor: here a trained encoder gives the head no more "
-            "than a random one. So differences between methods tell what is lost with the patches that they remove, "
-            "not whether they tell learned features apart."
+            f"No pruning ({text_of_score(metric, dense.mean)}) is not above every floor: here a trained encoder gives "
+            "the head no more than a random one. So differences between methods tell what is lost with the patches "
+            "that they remove, not whether they tell learned features apart."
         )
     return sentences
+
+
+def _score(measured: Measured) -> Metric:
+    return TASKS[str(measured.frame["task"].iloc[0])].score
 
 
 def _where(measured: Measured) -> str:

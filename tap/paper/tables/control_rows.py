@@ -14,13 +14,14 @@ from tap.task_facts import TASKS
 LAYERS: Final = (3, 6, 9)
 """Pruning blocks of the paper's tables, in their places."""
 
-_BEHIND: Final = {TAP_F: "", TAP: "@j"}
+BEHIND: Final = {TAP_F: "", TAP: "@j"}
+"""End of the key of a method's rows."""
 
 
 def controlled(evidence: Evidence, tasks: tuple[str, ...]) -> Iterator[tuple[str, str, ControlResults, str]]:
     """Task, end of the rows' keys, controls and score of every task and method that was controlled."""
     for task in tasks:
-        for method, behind in _BEHIND.items():
+        for method, behind in BEHIND.items():
             found = evidence.controls(task, method)
             if found is not None:
                 yield task, behind, found, TASKS[task].score.name

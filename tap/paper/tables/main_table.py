@@ -16,6 +16,7 @@ from tap.paper.reported import Column, Row
 from tap.paper.tables import latex
 from tap.paper.tables.caption import floors, main_caption
 from tap.paper.tables.table import BEHIND, Cells, Head, Table, known
+from tap.paper.units import in_unit
 from tap.task_facts import TASKS
 
 ADDED, ADDED_TRAINING, PARAMETERS = "parameters_added", "parameters_added_training", "parameters"
@@ -43,9 +44,8 @@ def main_table(task: str) -> Table:
     metrics = TASKS[task].metrics
     columns = [Column("size", "Size/add.", "parameters")]
     for item in metrics:
-        percent = item.unit == "%"
-        columns.append(Column(item.name, item.title, "percent" if percent else item.unit))
-        columns.append(Column(f"{item.name}_delta", f"{item.title} (\u0394)", "points" if percent else item.unit))
+        columns.append(Column(item.name, item.title, in_unit(item, "percent")))
+        columns.append(Column(f"{item.name}_delta", f"{item.title} (\u0394)", in_unit(item, "points")))
     for speed in speeds:
         columns += [Column(key, key, unit) for key, unit in zip(_THROUGHPUT[speed], ("images/s", "ratio"), strict=True)]
     columns += [Column("size_training", "Size/add. in training", "parameters")]
@@ -93,7 +93,7 @@ def _row(key: str) -> Row:
     """A floor, or a method that the paper does not have: fully fine-tuned as the others, called as its file says."""
     if key in FLOORS:
         return Row(key, f"Floor: {FLOORS[key]}", regime="floor")
-    return Row(key, METHODS[key].row.title if key in METHODS else key, regime="full")
+    return Row(key, METHODS[key].row.title if key in METHODS else key, regime=DENSE if key == DENSE else "full")
 
 
 def _mark(task: str, row: str) -> str:

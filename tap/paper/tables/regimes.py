@@ -13,6 +13,11 @@ FULL_TOO: Final = ("det",)
 """Tasks of which the paper lists the throughput of the full model, too."""
 
 
+def first_part(row: str) -> str:
+    """The task of a row whose key begins with it, such as `seg_tap_0.5`."""
+    return row.partition("_")[0]
+
+
 def deviation(value: Value | None) -> Value | None:
     """The standard deviation over seeds as a value of its own; None for one seed."""
     return None if value is None or value.sd is None else Value(value.sd, None, value.seeds, value.runs)

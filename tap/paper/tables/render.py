@@ -12,6 +12,8 @@ from tap.paper.reported import Row
 from tap.paper.tables import latex
 from tap.paper.tables.caption import SMOKE_NOTE
 from tap.paper.tables.table import BEHIND, BESIDE, Content, Filled, Head, number_of, stated, status_of, text_of
+from tap.paper.units import in_unit
+from tap.task_facts import METRICS
 
 CELL_COLUMNS = (
     "scale",
@@ -50,6 +52,12 @@ _FORMS: dict[str, Callable[[float], str]] = {
     "ratio": latex.ratio,
     "parameters": lambda value: f"{value:,.0f}",
     "GB": lambda value: f"{value:.2f}",
+    **{
+        in_unit(metric, unit): form
+        for metric in METRICS.values()
+        for unit, form in (("percent", "{:.2f}".format), ("points", "{:+.2f}".format), ("points lost", "{:.2f}".format))
+        if in_unit(metric, unit) != unit
+    },
 }
 
 
@@ -90,7 +98,12 @@ def to_csv(filled: Filled) -> str:
             if content is None and filled.layout.cell(row.key, column.key) is None:
                 continue  # nobody has it
             line: dict = {"scale": filled.evidence.scale, "row": row.key, "name": row.label, "column": column.key}
-            line |= {"unit": column.unit, "value": number_of(content), "text": text_of(content), "n_seeds": 0}
+            line |= {
+                "unit": filled.unit(row.key, column.key),
+                "value": number_of(content),
+                "text": text_of(content),
+                "n_seeds": 0,
+            }
             line |= {"status": str(status_of(content)), "in_paper": filled.in_paper(row, column.key)}
             if isinstance(content, Value):
                 bounds = content.interval
@@ -136,7 +149,7 @@ def _part(filled: Filled, row: Row, head: Head, key: str, best: dict[str, str | 
     content, number = (found := filled.cells.get((row.key, key))), number_of(found)
     if head.form is not None and number is not None:
         return head.form(row.key, number)
-    text = shown(content, filled.units[key], sd=_deviating(key) is not None)
+    text = shown(content, filled.unit(row.key, key), sd=_deviating(key) is not None)
     return latex.bold(text) if row.regime == _BOLD_REGIME and text == best.get(key) else text
 
 
@@ -145,7 +158,7 @@ def _best(filled: Filled, key: str) -> str | None:
     rows = [row.key for row in filled.layout.rows if row.regime == _BOLD_REGIME]
     numbers = [number for row in rows if (number := number_of(filled.cells.get((row, key)))) is not None]
     best = min if key in filled.table.lower_is_better else max
-    return shown(stated(best(numbers)), filled.units[key]) if numbers else None
+    return shown(stated(best(numbers)), filled.unit(rows[0], key)) if numbers else None
 
 
 def _mark(filled: Filled, row: Row) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from tap.paper.evidence import Evidence
 from tap.paper.tables.control_rows import LAYERS, controlled, identity, row_of
 from tap.paper.tables.table import Cells, Content, Head, Table, known
+from tap.paper.tables.task_columns import task_columns
+from tap.task_facts import DENSE_TASKS
 
 READS = "controls"
-_TASKS = ("seg", "det")
 _CONTROLS = {
     "learned": "full",
     "task_mean": "mean_allocation",
@@ -24,7 +25,7 @@ _CONTROLS = {
 def cells(evidence: Evidence) -> Cells:
     """Realised splits and scores."""
     found: dict[tuple[str, str], Content | None] = {}
-    for task, behind, results, metric in controlled(evidence, _TASKS):
+    for task, behind, results, metric in controlled(evidence, DENSE_TASKS):
         for row, control in _CONTROLS.items():
             found[f"{row}{behind}", task] = results.value(control, metric)
             for place, layer in enumerate(LAYERS):
@@ -36,19 +37,25 @@ def note(evidence: Evidence) -> str:
     """Whose means these are, and the identity."""
     return (
         "Task means are those of the calibration split; the row called so has the validation images', as the paper "
-        f"takes them. Splits are those that were realised in whole patches. {identity(evidence, _TASKS)}"
+        f"takes them. Splits are those that were realised in whole patches. {identity(evidence, DENSE_TASKS)}"
     )
 
 
 TABLE = Table(
     "Allocation policies at the main keep rate, TAP-F; splits in percent of the removal budget at blocks 3, 6 and 9;",
-    (
-        Head("Seg split", tuple(f"seg_share_{layer}" for layer in LAYERS)),
-        Head("Seg", ("seg",)),
-        Head("Det split", tuple(f"det_share_{layer}" for layer in LAYERS)),
-        Head("Det", ("det",)),
+    tuple(
+        head
+        for task in DENSE_TASKS
+        for head in (
+            Head(f"{task.title()} split", tuple(f"{task}_share_{layer}" for layer in LAYERS)),
+            Head(task.title(), (task,)),
+        )
     ),
     cells,
+    columns=(
+        *(column for layer in LAYERS for column in task_columns(DENSE_TASKS, f"share_{layer}", "share in %")),
+        *task_columns(DENSE_TASKS),
+    ),
     note=note,
     row=row_of("tab:allocation-controls", {"task_mean_validation": "Task-mean static (validation)"}),
 )

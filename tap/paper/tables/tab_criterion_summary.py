@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import combinations
+
 import numpy as np
 
 from tap.paper.evidence import Evidence
@@ -9,13 +12,12 @@ from tap.paper.measured import Value
 from tap.paper.probe_results import correlation, ranks
 from tap.paper.tables.protocol import protocol
 from tap.paper.tables.table import BEHIND, Cells, Content, Head, Table
+from tap.paper.tables.task_columns import task_columns
 from tap.paper.tidy_probes import LAYERS
-from tap.task_facts import TASKS
+from tap.paper.units import losses
+from tap.task_facts import DENSE_TASKS, TASKS
 
 READS = "probes"
-
-_DENSE_TASKS = ("seg", "det")
-"""Tasks whose rankings the paper compares."""
 
 _NO_CORRELATION = "The dense rankings have no correlation: fewer than two criteria in common, or all drops equal."
 
@@ -31,7 +33,7 @@ def cells(evidence: Evidence) -> Cells:
         runs = (probe.id, *probe.runs)
         for name, drop in drops.items():
             found[name, task] = Value(drop.value, None, probe.seeds, runs, drop.interval)
-        if task in _DENSE_TASKS:
+        if TASKS[task].dense:
             for name, rank in ranks(drops).items():
                 found[name, f"{task}_rank"] = Value(rank.value, None, probe.seeds, runs, rank.interval)
     return found
@@ -44,23 +46,27 @@ def note(evidence: Evidence) -> str:
     drops = [probe.mean_drops(TASKS[probe.task].score.name) for probe in probes]
     if any(drop.value < 0 for part in drops for drop in part.values()):
         parts.append("A negative drop is a gain over no pruning.")
-    dense = [part for probe, part in zip(probes, drops, strict=True) if probe.task in _DENSE_TASKS]
-    if len(dense) == 2:
-        names = [name for name in dense[0] if name in dense[1]]
-        estimate, bounds = correlation(*([part[name] for name in names] for part in dense))
+    dense = [(probe.task, part) for probe, part in zip(probes, drops, strict=True) if TASKS[probe.task].dense]
+    which = "the two dense rankings" if len(dense) == 2 else "the rankings of {} and {}"
+    for (one, first), (other, second) in combinations(dense, 2):
+        names = [name for name in first if name in second]
+        estimate, bounds = correlation(*([part[name] for name in names] for part in (first, second)))
         known = "" if bounds is None else f" (95 % interval {bounds.low:+.2f} to {bounds.high:+.2f})"
-        found = f"Spearman correlation of the two dense rankings: {estimate:+.2f}{known}."
+        found = f"Spearman correlation of {which.format(one, other)}: {estimate:+.2f}{known}."
         parts.append(_NO_CORRELATION if np.isnan(estimate) else found)
     return " ".join(parts)
 
 
+def _heads() -> Iterator[Head]:
+    for task, facts in TASKS.items():
+        behind = (f"{task}_rank",) if facts.dense else ()
+        yield Head(f"{task.title()} (rank)" if behind else task.title(), (task, *behind), BEHIND)
+
+
 TABLE = Table(
-    "Mean single-block drops in points (top-1, mIoU, box AP), lower is better, with ranks from 1 for the best,",
-    (
-        Head("Cls", ("cls",)),
-        Head("Seg (rank)", ("seg", "seg_rank"), BEHIND),
-        Head("Det (rank)", ("det", "det_rank"), BEHIND),
-    ),
+    f"Mean single-block drops {losses()}, lower is better, with ranks from 1 for the best,",
+    tuple(_heads()),
     cells,
     note=note,
+    columns=(*task_columns(tuple(TASKS), unit="points lost"), *task_columns(DENSE_TASKS, "rank", "rank")),
 )

@@ -7,6 +7,7 @@ from tap.config.options.tap_f import TapFOptions
 from tap.config.variants import changes_of
 from tap.paper.evidence import Evidence
 from tap.paper.tables.table import Cells, Content, Head, Table, known, stated
+from tap.paper.tables.task_columns import task_columns
 from tap.task_facts import TASKS
 
 READS = "rates"
@@ -43,6 +44,7 @@ TABLE = Table(
         *(Head(task.title(), (task,)) for task in TASKS),
     ),
     cells,
+    columns=task_columns(tuple(TASKS)),
     words=("register", "adapter"),
     first=None,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tap.paper.evidence import Evidence
 from tap.paper.reported import Row
-from tap.paper.tables.regimes import ENCODER, FULL, FULL_TOO, PEAK, REGIMES, deviation
+from tap.paper.tables.regimes import ENCODER, FULL, FULL_TOO, PEAK, REGIMES, deviation, first_part
 from tap.paper.tables.table import PLUS_MINUS, Cells, Content, Head, Table, known, stated
 from tap.task_facts import TASKS
 
@@ -48,4 +48,5 @@ TABLE = Table(
     cells,
     words=("task", "rate"),
     row=row,
+    task_of=first_part,
 )

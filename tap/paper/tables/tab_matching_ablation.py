@@ -6,15 +6,16 @@ from tap.controls.policies import ENDPOINTS, MATCHINGS
 from tap.paper.evidence import Evidence
 from tap.paper.tables.control_rows import controlled, identity, row_of
 from tap.paper.tables.table import BEHIND, Cells, Content, Head, Table, known
+from tap.paper.tables.task_columns import task_columns
+from tap.task_facts import DENSE_TASKS
 
 READS = "controls"
-_TASKS = ("seg", "det")
 
 
 def cells(evidence: Evidence) -> Cells:
     """Scores with every rule at the learned scale, and what each loses against key cosine."""
     found: dict[tuple[str, str], Content | None] = {}
-    for task, behind, results, metric in controlled(evidence, _TASKS):
+    for task, behind, results, metric in controlled(evidence, DENSE_TASKS):
         for rule in MATCHINGS:
             name = f"matching_{rule}_learned"
             found[f"{rule}{behind}", task] = results.value(name, metric)
@@ -26,18 +27,19 @@ def note(evidence: Evidence) -> str:
     """That selected sets and allocations are the same in all rows, by their hashes."""
     names = [f"matching_{rule}_{endpoint}" for rule in MATCHINGS for endpoint in ENDPOINTS]
     parts = []
-    for task, behind, results, _ in controlled(evidence, _TASKS):
+    for task, behind, results, _ in controlled(evidence, DENSE_TASKS):
         digests = results.digests(names)
         same = f"one hash, {min(digests)[:12]}" if len(digests) == 1 else f"{len(digests)} hashes, which must be one"
         parts.append(f"{task} TAP-{'J' if behind else 'F'}: {same}")
     held = f"Selected sets and allocations of all rules and scales have {'; '.join(parts)}. " if parts else ""
-    return f"{held}{identity(evidence, _TASKS)}"
+    return f"{held}{identity(evidence, DENSE_TASKS)}"
 
 
 TABLE = Table(
     "Stand-in rules at the main keep rate with the learned scale, TAP-F; changes from key cosine with pointer chains,",
-    (Head("Seg", ("seg", "seg_delta"), BEHIND), Head("Det", ("det", "det_delta"), BEHIND)),
+    tuple(Head(task.title(), (task, f"{task}_delta"), BEHIND) for task in DENSE_TASKS),
     cells,
+    columns=(*task_columns(DENSE_TASKS), *task_columns(DENSE_TASKS, "delta", "points")),
     note=note,
     row=row_of("tab:matching-ablation"),
 )

@@ -14,13 +14,28 @@ from tap.paper.statistics import interval, sample_sd
 from tap.paper.tables.protocol import protocol
 from tap.paper.tables.table import PLUS_MINUS, Cells, Content, Head, Table, stated
 from tap.paper.tidy_probes import NO_PRUNING, RECOVERY
-from tap.task_facts import TASKS
+from tap.paper.units import text_of_score
+from tap.task_facts import DENSE_TASKS, TASKS
 
 READS = "probes"
 
 _COVERAGE = "coverage"
-_PARTS = {"seg": ("Seg", "seg", "miou"), "box": ("Det box", "det", "box_ap"), "mask": ("Det mask", "det", "mask_ap")}
-"""Printed name, task and metric by the first part of a row's key."""
+
+
+def _parts() -> Iterator[tuple[str, tuple[str, str, str]]]:
+    for task in DENSE_TASKS:
+        several = len(TASKS[task].metrics) > 1
+        for metric in TASKS[task].metrics:
+            own = metric.name.partition("_")[0]
+            yield (
+                (own, (f"{task.title()} {own}", task, metric.name))
+                if several
+                else (task, (task.title(), task, metric.name))
+            )
+
+
+_PARTS = dict(_parts())
+"""Printed name, task and metric by the first part of a row's key: the task's name, or the metric's of several."""
 
 
 def cells(evidence: Evidence) -> Cells:
@@ -48,7 +63,8 @@ def _paired_probes(evidence: Evidence) -> Iterator[tuple[str, ProbeResults, str]
 
 
 def paired(probe: ProbeResults, metric: str, layer: int) -> dict[str, Value]:
-    """The paired recovery probe at one block, by column; the difference is full offset minus stand-in."""
+    """The paired recovery probe at one block, by column; the difference is what the full offset gains."""
+    gain = TASKS[probe.task].metric(metric).gain
     runs = (probe.id, *probe.runs)
     by_seed = {
         alpha: [probe.score(_COVERAGE, metric, seed, layer, alpha) for seed in probe.seeds] for alpha in (1.0, 0.0)
@@ -61,7 +77,7 @@ def paired(probe: ProbeResults, metric: str, layer: int) -> dict[str, Value]:
         found = interval(mean, np.mean(known, axis=0)) if bounds and len(known) == len(values) else None
         return Value(mean, sample_sd(values), probe.seeds, runs, found)
 
-    difference = value([full - stand_in for full, stand_in in zip(by_seed[1.0], by_seed[0.0], strict=True)], True)
+    difference = value([gain(full, stand_in) for full, stand_in in zip(by_seed[1.0], by_seed[0.0], strict=True)], True)
     found: dict[str, Value] = {
         "full_offset": value(by_seed[1.0]),
         "stand_in": value(by_seed[0.0]),
@@ -76,11 +92,13 @@ def paired(probe: ProbeResults, metric: str, layer: int) -> dict[str, Value]:
 def note(evidence: Evidence) -> str:
     """What the caption says of protocol and anchors."""
     parts = []
-    for task in ("seg", "det"):
+    for task in DENSE_TASKS:
         probe = evidence.probe(task, RECOVERY)
         if probe is None:
             continue
-        anchors = ", ".join(f"{probe.anchor(item.name).value:.1f} {item.title}" for item in TASKS[task].metrics)
+        anchors = ", ".join(
+            f"{text_of_score(item, probe.anchor(item.name).value)} {item.title}" for item in TASKS[task].metrics
+        )
         parts.append(f"{protocol(probe)} No pruning: {anchors}.{evidence.caveat(task)}")
     return " ".join([*parts, "Positive differences favour the full offset."])
 
@@ -97,4 +115,5 @@ TABLE = Table(
     words=("task", "layer"),
     note=note,
     row=row,
+    task_of=lambda key: _PARTS[key.partition("_")[0]][1],
 )

@@ -11,9 +11,9 @@ from tap.paper.reported import Row
 from tap.paper.statistics import Array
 from tap.paper.tables.control_rows import LAYERS, controlled
 from tap.paper.tables.table import PLUS_MINUS, Cells, Content, Head, Table, known
+from tap.task_facts import TASKS
 
 READS = "controls"
-_TASKS = ("cls", "seg", "det")
 
 
 def _iqr(values: Array) -> float:
@@ -33,7 +33,7 @@ STATISTICS: dict[str, Callable[[Array], float]] = {
 def cells(evidence: Evidence) -> Cells:
     """Mean, SD, median and IQR at every pruning block."""
     found: dict[tuple[str, str], Content | None] = {}
-    for task, behind, results, _ in controlled(evidence, _TASKS):
+    for task, behind, results, _ in controlled(evidence, tuple(TASKS)):
         for place, layer in enumerate(LAYERS):
             for end, statistic in STATISTICS.items():
                 row = f"{task}_{layer}{behind}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tap.paper.evidence import Evidence
 from tap.paper.tables import tab_memory
-from tap.paper.tables.regimes import REGIMES, deviation
+from tap.paper.tables.regimes import REGIMES, deviation, first_part
 from tap.paper.tables.table import Cells, Content, Head, Table, known
 from tap.task_facts import TASKS
 
@@ -31,4 +31,5 @@ TABLE = Table(
         Head(r"$\Delta$ (\%)", ("change_j", "change_f")),
     ),
     cells,
+    task_of=first_part,
 )

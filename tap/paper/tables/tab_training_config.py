@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tap.config.schema import AugmentConfig, TaskConfig, TrainConfig
 from tap.paper.evidence import Evidence
+from tap.paper.reported import Column
 from tap.paper.tables.table import Cells, Content, Head, Table, stated
 from tap.task_facts import TASKS
 
@@ -65,6 +66,7 @@ def _augmentation(augment: AugmentConfig) -> str:
 
 TABLE = Table(
     "Settings in use for no pruning and for the methods (where they differ: in that order)",
-    (Head("cls", ("cls",)), Head("seg", ("seg",)), Head("det", ("det",))),
+    tuple(Head(task, (task,)) for task in TASKS),
     cells,
+    columns=tuple(Column(task, facts.title, "setting") for task, facts in TASKS.items()),
 )

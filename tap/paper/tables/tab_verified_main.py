@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tap.config.methods import DENSE
 from tap.paper.evidence import Evidence
-from tap.paper.tables.regimes import ENCODER, FULL, FULL_TOO, REGIMES, SPEEDUP
+from tap.paper.tables.regimes import ENCODER, FULL, FULL_TOO, REGIMES, SPEEDUP, first_part
 from tap.paper.tables.table import Cells, Content, Head, Table, known
 from tap.task_facts import TASKS
 
@@ -34,4 +34,5 @@ TABLE = Table(
         Head("Speedup", (SPEEDUP,)),
     ),
     cells,
+    task_of=first_part,
 )

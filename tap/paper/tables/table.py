@@ -15,6 +15,8 @@ from functools import cached_property
 from tap.paper.evidence import Evidence
 from tap.paper.measured import Value
 from tap.paper.reported import Column, ReportedTable, Row, load_reported, reported_path
+from tap.paper.units import in_unit
+from tap.task_facts import TASKS
 
 
 class Status(StrEnum):
@@ -117,6 +119,7 @@ class Table:
         judged: columns whose signs and orders are compared with the paper's, in rows that are methods of `task`.
         lower_is_better: those of them whose best value is the lowest.
         task: of the runs, where columns are judged.
+        task_of: the task of a row, by its key, where rows of several tasks share columns of scores.
         caption: the whole caption, as LaTeX sentences, from the results and the keys of rows; None for the usual one.
         name: file stem; given by who loads the table.
     """
@@ -134,6 +137,7 @@ class Table:
     judged: tuple[str, ...] = ()
     lower_is_better: tuple[str, ...] = ()
     task: str = ""
+    task_of: Callable[[str], str] | None = None
     caption: Callable[[Evidence, Sequence[str]], Sequence[str]] | None = None
     name: str = ""
 
@@ -169,10 +173,10 @@ class Filled:
         """Columns that are not part of the row's name."""
         return tuple(column for column in self.layout.columns if column.key not in self.table.words)
 
-    @property
-    def units(self) -> dict[str, str]:
-        """Unit of every column."""
-        return {column.key: column.unit for column in self.layout.columns}
+    def unit(self, row: str, column: str) -> str:
+        """Unit of a cell: its column's, where that is of scores for the row's task."""
+        unit = next(item.unit for item in self.layout.columns if item.key == column)
+        return unit if self.table.task_of is None else in_unit(TASKS[self.table.task_of(row)].score, unit)
 
     def in_paper(self, row: Row, column: str) -> bool:
         """Whether the paper's table has a place for this cell."""

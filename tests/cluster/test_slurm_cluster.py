@@ -1,0 +1,153 @@
+"""The Slurm profile on a real cluster of one machine, with a job, a node and the controller killed in the middle.
+
+`tests/cluster/install_slurm.sh` (as root) installs Debian's packages; without them this is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from loopback import Cluster, wait_for, why_not
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "data" / "fashion_mnist"
+PROFILE = "workflow/profiles/slurm"
+STEPS = 150
+CONTROLLER_SAVES_S = 6
+PARAMS = f"""\
+scale: smoke
+tasks: [cls]
+overrides:
+  smoke:
+    device: cpu
+    keep_rates: [0.5]
+    tasks.cls.methods: [dense, tap]
+    tasks.cls.pretrain.share: null
+    tasks.cls.pretrain.decoder_width: 48
+    tasks.cls.pretrain.decoder_depth: 1
+    tasks.cls.pretrain.decoder_heads: 3
+    tasks.cls.pretrain.train: {{length: 2, unit: steps, batch_size: 16, optimizer: {{lr: 1.0e-3}}}}
+    tasks.cls.dense.length: {STEPS}
+    tasks.cls.dense.log_steps: 5
+    tasks.cls.dense.checkpoint_seconds: 0.5
+    tasks.cls.method.length: {STEPS}
+    tasks.cls.method.log_steps: 5
+    tasks.cls.method.checkpoint_seconds: 0.5
+"""
+TARGET = "results/smoke/tables/tab_cls.tex"
+START, DENSE, TAP = "dense/r1.00/start/s0", "dense/r1.00/main/s0", "tap/r0.50/main/s0"
+RUNS = Path("results/smoke/runs/cls")
+SAME = [f"{run}/{file}" for run in (START, DENSE, TAP) for file in ("model.safetensors", "log.csv")]
+SAME += [f"{run}/per_sample.npz" for run in (DENSE, TAP)]
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
+
+def project(folder: Path) -> Path:
+    """A copy of this project with a few jobs to do."""
+    for name in ("tap", "workflow"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(DATA, folder / "data" / "fashion_mnist", copy_function=shutil.copy)
+    (folder / "params.yaml").write_text(PARAMS)
+    path = folder / PROFILE / "config.yaml"
+    text = path.read_text().replace("slurm_account: change-me", "slurm_account: none")
+    text = text.replace("slurm_partition: change-me", "slurm_partition: main")
+    path.write_text(re.sub(r"^(  \w+): 16$", r"\1: 1", text, flags=re.MULTILINE))  # nodes of two cores
+    return folder
+
+
+def environment(folder: Path, base: dict[str, str]) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{base['PATH']}"
+    return base | {"PATH": path, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+
+
+class Watched:
+    """A workflow on the cluster, and how far its trainings are."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        self.folder, self.cluster, self._log = folder, cluster, folder / "snakemake.out"
+        command = ["snakemake", TARGET, "--workflow-profile", PROFILE, "--slurm-no-account"]
+        command += ["--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "1"]
+        command += ["--seconds-between-status-checks", "1", "--slurm-keep-successful-logs"]
+        with self._log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment(folder, cluster.environment), stdout=output, stderr=output
+            )
+
+    def said(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def wait_for_steps(self, run: str, more_than: int = 0) -> int:
+        """Waits until a training has kept a state later than a step; says which."""
+        folder = self.folder / ".tap/resume/smoke/cls" / run
+
+        def latest() -> int:
+            return max((int(path.name.split("-step-")[1][:9]) for path in folder.glob("*.state")), default=0)
+
+        def reached() -> bool:
+            assert self.process.poll() is None, self.said()[-5000:]
+            return latest() > more_than
+
+        wait_for(reached, 300, f"{run} is beyond step {more_than}")
+        return latest()
+
+    def job_of(self, rule: str, but: str = "") -> tuple[str, str]:
+        """Number and node of the one job of a rule that runs, or will; another than one that was killed."""
+
+        def running() -> list[tuple[str, str]]:
+            jobs = self.cluster.jobs().items()
+            return [(n, node) for n, (state, node, about) in jobs if state == "RUNNING" and rule in about and n != but]
+
+        wait_for(lambda: len(running()) == 1, 120, f"one job of {rule} runs")
+        return running()[0]
+
+
+@pytest.mark.skipif(why_not() is not None, reason=f"no Slurm here: {why_not()}")
+@pytest.mark.skipif(not (DATA / "manifest.json").is_file(), reason="the data are not there; `tap data prepare cls`")
+def test_the_smoke_scale_on_a_cluster_whose_parts_are_killed(tmp_path):
+    alone, shared = project(tmp_path / "alone"), project(tmp_path / "shared")
+    begun = time.monotonic()
+    subprocess.run(
+        ["snakemake", TARGET], cwd=alone, env=environment(alone, dict(os.environ)), check=True, capture_output=True
+    )
+    with Cluster(tmp_path / "cluster") as cluster:
+        work = Watched(shared, cluster)
+        try:
+            at = work.wait_for_steps(START) + 5
+            number, _ = work.job_of("train_dense")
+            cluster.call("scancel", "--signal=KILL", "--full", number)  # a job is killed
+            work.job_of("train_dense", but=number)  # and is submitted again
+            at = work.wait_for_steps(START, at)
+            time.sleep(CONTROLLER_SAVES_S)  # else it would not know of the job, and start it twice
+            cluster.kill("slurmctld")  # the controller is killed, and comes back
+            time.sleep(2)
+            cluster.start_controller()
+            work.wait_for_steps(START, at)
+            at = work.wait_for_steps(TAP)
+            time.sleep(CONTROLLER_SAVES_S)
+            _, node = work.job_of("train_method")
+            cluster.lose_node(node)  # a node is gone, with all that it ran
+            cluster.start_node(node)
+            work.wait_for_steps(TAP, at)
+            number, _ = work.job_of("train_method")
+            cluster.call("scancel", "--signal=TERM", "--full", number)  # what comes before the end of a job's time
+            work.process.wait(timeout=600)
+        finally:
+            work.process.kill()
+            work.process.wait()
+        assert work.process.returncode == 0, work.said()[-5000:]
+    different = [name for name in SAME if (alone / RUNS / name).read_bytes() != (shared / RUNS / name).read_bytes()]
+    assert different == []
+    logs = {run: (shared / ".tap/logs/smoke/train/cls" / f"{run}.log").read_text() for run in (START, TAP)}
+    assert all("goes on at step" in text for text in logs.values()), logs
+    (stopped,) = (shared / ".snakemake/slurm_logs").rglob(f"{number}.log")
+    assert "asked to end (SIGTERM) at step" in stopped.read_text()
+    assert (shared / TARGET).is_file()
+    print(f"{time.monotonic() - begun:.0f} s")
