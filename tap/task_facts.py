@@ -151,8 +151,8 @@ DET: Final = TaskFacts(
 TASKS: Final[Mapping[str, TaskFacts]] = {facts.name: facts for facts in (CLS, SEG, DET)}
 """All tasks by name, in the order of the tables."""
 
-DENSE_TASKS: Final = tuple(name for name, facts in TASKS.items() if facts.dense)
+DENSE_TASKS: Final = tuple(name for name in TASKS if TASKS[name].dense)
 """Those whose removed positions have to be given back."""
 
-METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for facts in TASKS.values() for metric in facts.metrics}
+METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for name in TASKS for metric in TASKS[name].metrics}
 """All metrics by name."""

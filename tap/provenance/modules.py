@@ -195,8 +195,10 @@ def _binds(node: ast.stmt) -> Iterator[str]:
     if isinstance(node, FUNCTIONS | ast.ClassDef):
         yield node.name
         return
+    loops = (part for part in ast.walk(node) if isinstance(part, ast.comprehension))
+    inner = {name for loop in loops for name in ast.walk(loop.target)}  # known in the comprehension alone
     for part in ast.walk(node):
-        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store | ast.Del):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store | ast.Del) and part not in inner:
             yield part.id
         elif isinstance(part, FUNCTIONS | ast.ClassDef):
             yield part.name

@@ -254,3 +254,13 @@ def test_a_fingerprint_says_which_versions_it_covers(project, monkeypatch):
     assert hash_of(before) == before.split()[0]
     monkeypatch.setattr(fingerprint, "version", lambda library: "2.1")
     assert hash_of(code_fingerprint(["tap.core.budget"], ["torch", "numpy"], project)) != hash_of(before)
+
+
+def test_the_variable_of_a_comprehension_is_no_name_of_its_module(tmp_path):
+    (tmp_path / "tap").mkdir()
+    (tmp_path / "tap" / "__init__.py").write_text("")
+    (tmp_path / "tap" / "facts.py").write_text(
+        "ALL = {metric: 1 for metric in 'ab'}\n\ndef find(metrics):\n    return [metric for metric in metrics]\n"
+    )
+    assert reached_definitions(["tap.facts:find"], tmp_path) == ["tap.facts:find"]
+    assert "tap.facts:ALL" in reached_definitions(["tap.facts"], tmp_path)
