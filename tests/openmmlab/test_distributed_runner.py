@@ -16,7 +16,10 @@ SCRIPT = Path(__file__).with_name("distributed_run.py")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "config",
-    ["segmentation/tap-vit-b_segformer_160k_ade20k-512x512", "detection/tap-vit-b_mask-rcnn_lsj-100e_coco-1024x1024"],
+    [
+        "segmentation/tap-vit-b_segformer_160k_ade20k-512x512",
+        pytest.param("detection/tap-vit-b_mask-rcnn_lsj-100e_coco-1024x1024", marks=pytest.mark.long),
+    ],
 )
 def test_two_processes_train_without_find_unused_parameters(config, ade_root, coco_root, tmp_path):
     data = ade_root if config.startswith("segmentation") else coco_root
