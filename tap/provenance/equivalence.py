@@ -17,7 +17,7 @@ from tap.provenance.files import sha256_file
 from tap.provenance.fingerprint import hash_of
 from tap.provenance.record import equivalence_path, is_sealed
 
-REPLAYED: Final = ("train", "evaluate", "probe")
+REPLAYED: Final = ("train", "train_joint", "evaluate", "probe")
 """Kinds of job that a replay can show. The others are made again in less time than a replay would take."""
 EQUIVALENCE: Final = "equivalence"
 """Kind of job, as the record of a replay names it."""

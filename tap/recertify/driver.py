@@ -8,6 +8,7 @@ it imports nothing of the package beside these interfaces of the tree that it ru
 * ``tap.engine.job.train_run(spec, task)``, which keeps its states in ``tap.engine.job.ResumeStates(folder, identity,
   report)`` by ``load()`` and ``save(step, content)``, the content being a dict with ``step``, ``model``, ``optimizer``,
   ``ema`` and ``rows``;
+* for joint trainings ``tap.engine.joint_job.train_joint_run(specs)`` with its own ``ResumeStates`` and ``get_task``;
 * ``tap.engine.streams.Stream`` and ``total_steps``;
 * ``tap.studies.evaluation.evaluate_run(spec, task)``; ``tap.studies.probes.run_layer_probe(cfg, task)`` and
   ``run_recovery_probe(cfg, task)``;
@@ -106,6 +107,49 @@ def replay_training(request: dict[str, Any]) -> Trace:
     how = {"loop": take("tap.engine.joint", "train_mixed")} if getattr(spec, "mixed", None) else {}
     trace, gradients = Trace(), {}
     _watch_gradients(task, gradients)
+    _replay_steps(trace, job, total, gradients, lambda: job.train_run(spec, task, **how), request.get("weights"))
+    _add_published(trace, "end", Path(request["folder"]))
+    return trace
+
+
+def replay_joint_training(request: dict[str, Any]) -> Trace:
+    """A joint training of several tasks, as `replay_training`; the last steps start as those in between."""
+    for name in ("ResumeStates", "train_joint_run", "get_task"):
+        take("tap.engine.joint_job", name)
+    job = importlib.import_module("tap.engine.joint_job")
+    cut = {"train": {"log_steps": 1, "checkpoint_seconds": 1e-9}}
+    specs = {task: _spec(settings, cut) for task, settings in request["specs"].items()}
+    total = take("tap.engine.streams", "total_steps")(next(iter(specs.values())).train, 1)
+    trace, gradients, get_task = Trace(), {}, job.get_task
+
+    def watched(spec: Any) -> Any:
+        task = get_task(spec)
+        _watch_gradients(task, gradients, f"{spec.task} ")
+        return task
+
+    job.get_task = watched
+    try:
+        _replay_steps(trace, job, total, gradients, lambda: job.train_joint_run(specs))
+    finally:
+        job.get_task = get_task
+    for task, folder in request["folders"].items():
+        _add_published(trace, f"end of {task}", Path(folder))
+    return trace
+
+
+def _replay_steps(
+    trace: Trace, job: Any, total: int, gradients: dict[str, Any], run: Any, weights: str | None = None
+) -> None:
+    """Runs a training's `segments`, each from the state that the one before has left.
+
+    Args:
+        trace: takes what every step leaves.
+        job: module of the training, whose `ResumeStates` are replaced.
+        total: steps of the whole training.
+        gradients: where gradients are noted; emptied at each step.
+        run: starts the training.
+        weights: what the training has published, for its last steps.
+    """
     kept: dict[str, Any] = {}
 
     class States:
@@ -142,18 +186,20 @@ def replay_training(request: dict[str, Any]) -> Trace:
     job.ResumeStates = States
     for start, steps in segments(total):
         States.given = {**kept, "step": start} if kept else None
-        if start and start + steps == total and request.get("weights"):
-            States.given["model"] = _weights(request["weights"], kept["model"])
+        if start and start + steps == total and weights:
+            States.given["model"] = _weights(weights, kept["model"])
         States.until = start + steps
         with contextlib.suppress(_Enough):
-            job.train_run(spec, task, **how)
-    folder = Path(request["folder"])
+            run()
+
+
+def _add_published(trace: Trace, place: str, folder: Path) -> None:
+    """Notes what a training has published."""
     record = json.loads((folder / "run.json").read_text())
-    trace.add("end", "calibration", {key: record[key] for key in sorted(record) if key.startswith("calibra")})
+    trace.add(place, "calibration", {key: record[key] for key in sorted(record) if key.startswith("calibra")})
     load = take("safetensors.torch", "load_file")
-    trace.add("end", "published", dict(sorted(load(folder / "model.safetensors").items())))
-    trace.add("end", "log", _rows(folder / "log.csv"))
-    return trace
+    trace.add(place, "published", dict(sorted(load(folder / "model.safetensors").items())))
+    trace.add(place, "log", _rows(folder / "log.csv"))
 
 
 def segments(total: int) -> list[tuple[int, int]]:
@@ -239,15 +285,17 @@ def _spec(settings: dict[str, Any], changes: dict[str, dict[str, Any]]) -> Any:
     return take("tap.config.schema", "JobSpec").model_validate(whole)
 
 
-def _watch_gradients(task: Any, gradients: dict[str, Any]) -> None:
-    """Has every model that the task builds note its gradients."""
+def _watch_gradients(task: Any, gradients: dict[str, Any], prefix: str = "") -> None:
+    """Has every model that the task builds note its gradients, by names with a prefix."""
     build = task.build_model
 
     def built(spec: Any) -> Any:
         model = build(spec)
         for name, parameter in model.named_parameters():
+            if not parameter.requires_grad:
+                continue
             parameter.register_post_accumulate_grad_hook(
-                lambda part, name=name: gradients.__setitem__(name, part.grad.detach().clone())
+                lambda part, name=name: gradients.__setitem__(f"{prefix}{name}", part.grad.detach().clone())
             )
         return model
 
@@ -277,7 +325,12 @@ def main(arguments: list[str]) -> None:
     """``driver.py REQUESTS ANSWERS``: reads what to do, and writes what came of each."""
     requests = json.loads(Path(arguments[0]).read_text())
     answers = Path(arguments[1])
-    replays = {"train": replay_training, "evaluate": replay_evaluation, "probe": replay_probe}
+    replays = {
+        "train": replay_training,
+        "train_joint": replay_joint_training,
+        "evaluate": replay_evaluation,
+        "probe": replay_probe,
+    }
     if requests["do"] == "fingerprints":
         try:
             answers.write_text(json.dumps(fingerprints(requests["jobs"])))
@@ -285,9 +338,10 @@ def main(arguments: list[str]) -> None:
             answers.write_text(json.dumps({"missing": str(error)}))
         return
     done: list[dict[str, Any]] = []
-    for request in requests["jobs"]:
+    for number, request in enumerate(requests["jobs"]):
         try:
-            done.append({"trace": replays[request["job"]](request).entries})
+            same = requests["jobs"].index(request)  # a joint training is asked for by the run of each of its tasks
+            done.append(done[same] if same < number else {"trace": replays[request["job"]](request).entries})
         except Missing as error:
             done.append({"missing": str(error)})
         except Exception as error:  # whatever the code of the tree does is what the replay shows

@@ -19,12 +19,13 @@ from typing import Any
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.jobs.staleness import OTHER_CODE, Today
+from tap.plan.joint import JointRun, joint_tasks
 from tap.plan.specs import job_spec
 from tap.provenance.commit import commit_now
 from tap.provenance.equivalence import EQUIVALENCE, REPLAYED, holds
 from tap.provenance.fingerprint import SOURCES
 from tap.provenance.ledger import Record, read_ledger
-from tap.provenance.record import Stamp, equivalence_path, processor, record_job
+from tap.provenance.record import Stamp, equivalence_path, processor, read_record, record_job
 from tap.recertify.compare import Comparison, compare
 from tap.recertify.history import FOLDER, commit_of, commits, run_driver, work_tree
 from tap.recertify.scratch import bring_inputs, make_scratch
@@ -198,6 +199,8 @@ def _details(cfg: ScaleConfig, record: Record, root: Path, old: bool) -> dict[st
     if record.job == "probe":
         return {"folder": folder.as_posix()}
     scale, _, name = str(record.content["run"]).partition("/")
+    if record.job == "train_joint":
+        return _joint_details(cfg, JointRun.with_run(Run.parse(scale, name)), root, old)
     spec = record.content["spec"] if old else job_spec(cfg, Run.parse(scale, name)).model_dump(mode="json")
     weights = root / folder / "model.safetensors"
     return {
@@ -207,8 +210,23 @@ def _details(cfg: ScaleConfig, record: Record, root: Path, old: bool) -> dict[st
     }
 
 
+def _joint_details(cfg: ScaleConfig, joint: JointRun, root: Path, old: bool) -> dict[str, Any]:
+    """The same of a joint training, whose settings stand in the records of all its tasks; equal for each of them."""
+    folders = {task: joint.of(task).folder for task in joint_tasks(cfg, joint.method)}
+    records = {task: read_record(root / folder / "run.json") or {} for task, folder in folders.items()}
+    return {
+        "run": joint.id,
+        "task": "",
+        "folders": {task: folder.as_posix() for task, folder in folders.items()},
+        "specs": {
+            task: records[task]["spec"] if old else job_spec(cfg, joint.of(task)).model_dump(mode="json")
+            for task in folders
+        },
+    }
+
+
 def _in_words(record: Record, found: Comparison) -> str:
-    if record.job == "train":
+    if record.job in ("train", "train_joint"):
         return f"{found.steps} steps of the training ({found.compared} tensors and numbers)"
     return f"the first images of the {record.job if record.job == 'probe' else 'evaluation'}"
 

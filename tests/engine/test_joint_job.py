@@ -18,6 +18,8 @@ from tap.engine.joint_job import train_joint_run
 from tap.engine.run_weights import load_run
 from tap.errors import UserError
 from tap.plan.runs import run_of
+from tap.recertify import driver
+from tap.recertify.compare import compare
 from tap.seeds import derive_seed
 
 BASE = Path("base.safetensors")
@@ -153,3 +155,26 @@ def test_refusals():
     BASE.unlink()
     with pytest.raises(UserError, match=r"base\.safetensors: there is no such file, but tasks\.cls\.pretrain"):
         load_run(made["cls"], ViewTask("cls").build_model(made["cls"]))
+
+
+def test_a_replay_is_equal_to_itself_and_finds_another_order_of_the_tasks(monkeypatch):
+    made = specs()
+    request = {"specs": {}, "folders": {}}
+    for task, spec in made.items():
+        request["specs"][task] = spec.model_dump(mode="json")
+        request["folders"][task] = run_of(spec).folder.as_posix()
+    monkeypatch.setattr(joint_job, "ResumeStates", joint_job.ResumeStates)  # the driver takes its place
+
+    def replay():
+        return {"trace": driver.replay_joint_training(request).entries}
+
+    before = replay()
+    places = list(dict.fromkeys(place for place, _, _ in before["trace"]))
+    assert places[-len(made) :] == [f"end of {task}" for task in made]
+    assert [place for place in places if place.startswith("step ")] == [f"step {step}" for step in range(8)]
+    seen = {name.split()[2] for _, name, _ in before["trace"] if name.startswith("gradient of ")}
+    assert len(seen) > 1, "gradients of several tasks"
+    assert compare(before, replay()).equal
+    derive = joint_job.derive_seed
+    monkeypatch.setattr(joint_job, "derive_seed", lambda *parts: derive(*parts) + 1)
+    assert compare(before, replay()).difference.startswith("step ")

@@ -212,8 +212,11 @@ def code(job, key=None):
     today = of(job, lambda kind, key: kind.code(CFG, key), key)
 
     def ask(wildcards):
-        record = Path(makes(job, "record").format(**dict(wildcards.items())))
-        return code_as_recorded(record, today(wildcards))
+        found, pattern = today(wildcards), makes(job, "record")
+        patterns = of_all(JOINT_TASKS, pattern) if job == "train_joint" else [pattern]
+        records = [Path(each.format(**dict(wildcards.items()))) for each in patterns]
+        known = {code_as_recorded(record, found) for record in records}
+        return known.pop() if len(known) == 1 else found
 
     return ask if job in REPLAYED else today
 
