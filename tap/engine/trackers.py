@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -41,7 +42,8 @@ class WandbTracker:
     """
 
     def __init__(self, title: str, state: Path) -> None:
-        package = _installed("wandb")
+        with _needed("wandb"):
+            package: Any = importlib.import_module("wandb")
         name = _kept_id(state, lambda: uuid.uuid4().hex)
         project = os.environ.get("WANDB_PROJECT", PROJECT)
         self._run: Any = package.init(project=project, name=title, id=name, resume="allow", config={"run": title})
@@ -64,7 +66,8 @@ class MlflowTracker:
     """
 
     def __init__(self, title: str, state: Path) -> None:
-        self._package: Any = _installed("mlflow")
+        with _needed("mlflow"):
+            self._package: Any = importlib.import_module("mlflow")
         self._package.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
         known = _read_id(state)
         run = self._package.start_run(run_id=known) if known else self._package.start_run(run_name=title)
@@ -101,9 +104,10 @@ def open_tracker(title: str, state: Path) -> Tracker | None:
     return TRACKERS[asked](title, state)
 
 
-def _installed(name: str) -> Any:
+@contextmanager
+def _needed(name: str) -> Iterator[None]:
     try:
-        return importlib.import_module(name)
+        yield
     except ModuleNotFoundError as error:
         raise UserError(
             f"{VARIABLE}={name}: the package {name} is not installed here; pip install {name}, or unset {VARIABLE}"

@@ -141,7 +141,7 @@ class OneLine(logging.Formatter):
         event = str(getattr(record, "event", ""))
         if event == "run_info":
             self._left.plan(told.stats)
-            return f"{self._other.format(record)}\n{told.stats['total']} jobs{in_words(self._left.seconds())}"
+            return f"{self._other.format(record)}\n{told.stats['total']} to do{in_words(self._left.seconds())}"
         if event == "job_info":
             self._left.start(told.jobid, told.rule_name)
             name = told.rule_msg or f"{told.rule_name} {' '.join(map(str, told.wildcards.values()))}".strip()

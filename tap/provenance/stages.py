@@ -89,7 +89,7 @@ STAGES: Final = (
         "Evaluate and picture every trained model, and control those with a register",
         ("tasks.*.eval", "tasks.*.controls"),
         ("base", "tap", "baselines", "joint"),
-        small=("runs",),
+        small=("runs", "kept_patches"),
     ),
     Stage(
         "probes",

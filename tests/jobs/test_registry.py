@@ -53,6 +53,7 @@ def test_every_kind_of_record_is_known():
         "evaluate",
         "control",
         "picture",
+        "kept_patches",
         "probe",
         "gather",
         "gather_probes",

@@ -92,7 +92,7 @@ def test_lines_of_jobs_and_of_progress():
         record = logging.makeLogRecord({"msg": message, "levelno": logging.INFO, "levelname": "INFO", **event})
         return lines.format(record)
 
-    assert line("table", event="run_info", stats={"train": 2, "total": 2}) == "table\n2 jobs, about 60 s left"
+    assert line("table", event="run_info", stats={"train": 2, "total": 2}) == "table\n2 to do, about 60 s left"
     job = {"jobid": 4, "rule_name": "train", "wildcards": {"task": "cls"}, "reason": "Missing output files: x"}
     told = line(event="job_info", rule_msg="Train cls/tap", **job)
     assert re.fullmatch(r"\[\d\d:\d\d:\d\d\] Train cls/tap: its files are missing", told)

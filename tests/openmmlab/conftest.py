@@ -12,6 +12,7 @@ from mmengine.logging import MessageHub, MMLogger
 from mmengine.registry import DefaultScope
 from mmengine.visualization import Visualizer
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tasks.conftest import ade_root, coco_root, det_spec, idx_root, seg_spec  # noqa: F401  fixtures

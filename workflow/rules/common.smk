@@ -29,6 +29,7 @@ from tap.plan.controls import files_of_controls
 from tap.plan.growth import GROWTH
 from tap.plan.profiles import profiles_in_use
 from tap.plan.runs import pictured_runs, runs_of_table
+from tap.plan.shown_runs import tasks_shown
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
 from tap.provenance.equivalence import REPLAYED, code_as_recorded
@@ -295,6 +296,7 @@ def all_results():
         *group(DRAWN, FIGURE_FILES, figures),
         "paper_tables/paper.html" if IS_DEFAULT_SCALE else makes("paper_page", "html"),
         *(str(run.folder / "picture.png") for run in pictured_runs(CFG)),
+        *of_all(tasks_shown(CFG), makes("kept_patches", "page")),
         *(makes("headline", suffix) for suffix in ("json", "csv")),
     ]
 

@@ -56,6 +56,37 @@ rule control:
         f"tap control {{params.run}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
+rule kept_patches:
+    input:
+        data=reads("kept_patches", "data"),
+        weights=reads("kept_patches", "weights"),
+        endpoint=reads("kept_patches", "endpoint"),
+        page=sorted(map(str, Path("tap/paper/kept_page").glob("*"))),
+        remade=remade("kept_patches"),
+    output:
+        page=report(
+            makes("kept_patches", "page"),
+            caption="../report/kept_patches.rst",
+            category="Pictures",
+            labels={"task": "{task}"},
+        ),
+        record=makes("kept_patches", "record"),
+    log:
+        f"{LOGS}/kept_patches/{{task}}.log",
+    threads: threads("kept_patches")
+    resources:
+        gpu=takes("kept_patches", "gpus"),
+        mem_mb=takes("kept_patches", "memory_mb"),
+        runtime=takes("kept_patches", "minutes"),
+    params:
+        spec=spec("kept_patches"),
+        code=code("kept_patches"),
+    message:
+        "Show what methods keep on {wildcards.task}"
+    shell:
+        f"tap kept {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+
+
 rule picture:
     input:
         data=reads("picture", "data"),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tap.paper.audit.audit import UNTRUSTED, Audit
@@ -17,6 +14,7 @@ from tap.paper.audit.outcome import Verdict
 from tap.paper.audit.report import HOW_TO_READ, MARKS
 from tap.paper.audit.words import title_of
 from tap.paper.consistency.report import show
+from tap.paper.html import data_uri, embedded, templates_in
 from tap.paper.tables.caption import SMOKE_NOTE
 
 FOLDER = Path(__file__).with_name("page")
@@ -29,13 +27,7 @@ SOURCES = {
 
 def to_html(audit: Audit) -> str:
     """The page."""
-    environment = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates_in(FOLDER)
     environment.filters["upper_first"] = lambda text: text[:1].upper() + text[1:]
     numbers: list[dict[str, Any]] = []
     return environment.get_template("page.html.j2").render(
@@ -60,11 +52,11 @@ def to_html(audit: Audit) -> str:
         smoke_note=SMOKE_NOTE if audit.scale == "smoke" else "",
         cell=lambda ours, title: _cell(ours, title, numbers),
         outcome_index=lambda outcome, title: _outcome(outcome, title, numbers),
-        figures=[(figure, _data_uri(figure.path)) for figure in audit.figures],
+        figures=[(figure, _picture(figure.path)) for figure in audit.figures],
         show=show,
         style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),
         script=Markup((FOLDER / "script.js").read_text(encoding="utf-8")),
-        data=lambda: _embedded({"numbers": numbers, "links": {key: _link(link) for key, link in audit.chain.items()}}),
+        data=lambda: embedded({"numbers": numbers, "links": {key: _link(link) for key, link in audit.chain.items()}}),
     )
 
 
@@ -114,12 +106,5 @@ def _link(link: Link) -> dict[str, Any]:
     }
 
 
-def _embedded(data: dict[str, Any]) -> Markup:
-    """JSON that cannot end the element that holds it."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
-
-
-def _data_uri(path: Path) -> str:
-    kind = "svg+xml" if path.suffix == ".svg" else "png"
-    return f"data:image/{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+def _picture(path: Path) -> str:
+    return data_uri(path.read_bytes(), "svg+xml" if path.suffix == ".svg" else "png")
