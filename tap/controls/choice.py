@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tap.config.schema import JobSpec
 from tap.controls.leave_out import LeaveOutEncoder, group_means, patch_groups
+from tap.encoder.swap import swapped_encoder
 from tap.encoder.tokens import Tokens
 from tap.seeds import derive_seed
 from tap.tasks.base import Batch
@@ -61,22 +62,18 @@ def judge_choice(task: Pipeline, model: Any, spec: JobSpec, dataset: Any, device
     Raises:
         UserError: the checkpoint has no register, or the grid is smaller than the fields.
     """
-    own, encoder = model.encoder, LeaveOutEncoder(model.encoder, side)
+    encoder = LeaveOutEncoder(model.encoder, side)
     ids, losses = [], []
     says: dict[str, list[NDArray]] = {name: [] for name in RANKINGS}
-    model.eval()
+    model.eval()  # for the gradients too, which the model's own encoder gives
     for batch in task.loader(dataset, spec):
         batch = batch.to(device)
         encoder.new_batch()
-        model.encoder = encoder
-        try:
-            with torch.inference_mode():
-                found = []
-                for group in (None, *range(side**2)):
-                    encoder.rewind(group)
-                    found.append(task.image_losses(model, spec, batch))
-        finally:
-            model.encoder = own
+        found = []
+        with swapped_encoder(model, encoder):
+            for group in (None, *range(side**2)):
+                encoder.rewind(group)
+                found.append(task.image_losses(model, spec, batch))
         groups = [patch_groups(call.state.grid, side) for call in encoder.calls]
         numbers = batch.sample_ids.cpu().numpy()
         ids.append(numbers)

@@ -76,7 +76,7 @@ def gather_probes(scale: str, task: str, root: Path | str = ".", compare: bool =
 
     Args:
         scale: whose.
-        task: cls, seg or det.
+        task: its name.
         root: the project's folder.
         compare: hold every score against the values of single images beside it.
 
@@ -136,7 +136,7 @@ def probe_differences(task: str, file: str, values: pd.DataFrame, path: Path) ->
     """Values of a probe that the values of single images do not give.
 
     Args:
-        task: cls, seg or det.
+        task: its name.
         file: who states them.
         values: lines with criterion, layer, seed, metric, value, images and position.
         path: the archive, whose arrays have the probe in front `(V, n, ...)`; the images `(n,)` are those of all.

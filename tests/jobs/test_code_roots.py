@@ -86,7 +86,6 @@ def test_imports_by_a_computed_name_are_where_the_names_are_given_otherwise():
         f"tap/{name}.py"
         for name in (
             "config/options/__init__",
-            "engine/trackers",
             "jobs/registry",
             "paper/figures/build",
             "paper/tables/build",
