@@ -52,7 +52,7 @@ def run_kept_patches(specs: Sequence[JobSpec], scale: str, task: str, stamp: Sta
         outputs=[page],
         started=started,
         device=describe_device(select_device(first.device)),
-        threads=first.profile.threads,
+        threads=first.eval.threads,
         bases=(first.data.root,),
     )
     return page

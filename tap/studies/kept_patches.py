@@ -99,7 +99,7 @@ def kept_patches(specs: Sequence[JobSpec], count: int = IMAGES) -> KeptPatches:
     samples: list[Sample] = [dataset[int(place)] for place in places]
     methods, read, blocks = [], list[Path](), 0
     grids: list[tuple[int, int]] = []
-    with cpu_threads(first.profile.threads), torch.inference_mode():
+    with cpu_threads(first.eval.threads), torch.inference_mode():
         for spec in specs:
             model: Any = task.build_model(spec)
             read += load_run(spec, model)
