@@ -107,7 +107,7 @@ def test_every_addition_is_seen_in_tables_audit_and_verification(copy):
     shutil.copytree(DATA, copy / "data/microscopy", ignore=shutil.ignore_patterns("record.json"))
     changed = put(PAGE, copy)
     assert sum(name.startswith("tap/tasks/") for name in changed) == 2, "one package"
-    made = ("results/smoke/kept_depth.csv", "results/smoke/audit/audit.json", "all")
+    made = ("results/smoke/counts_depth.csv", "results/smoke/audit/audit.json", "all")
     call(copy, "snakemake", "--cores", "2", "--quiet", "all", "--", *made)
 
     method, dense = cells(copy, "tab_depth", "every_other"), cells(copy, "tab_depth", "dense")
@@ -141,12 +141,12 @@ def test_every_addition_is_seen_in_tables_audit_and_verification(copy):
     page = (copy / "results/smoke/audit/audit.html").read_text()
     for shown in ("tab:depth", "Every other", "tab:gap-to-floor", "Temperature that ends at 0.5"):
         assert shown in page
-    assert "kept" in call(copy, "tap", "--help")
-    assert "depth/every_other/r0.50/main/s0,128.0" in (copy / "results/smoke/kept_depth.csv").read_text()
-    assert json.loads((copy / "results/smoke/kept_depth.record.json").read_text())["job"] == "kept"
+    assert "counts" in call(copy, "tap", "--help")
+    assert "depth/every_other/r0.50/main/s0,128.0" in (copy / "results/smoke/counts_depth.csv").read_text()
+    assert json.loads((copy / "results/smoke/counts_depth.record.json").read_text())["job"] == "counts"
     assert "are what their" in call(copy, "tap", "verify")
     again = call(copy, "snakemake", "--dry-run", "--quiet", "rules", "--", *made)
     assert "Nothing to be done" in again or not again.strip()
-    (copy / "results/smoke/kept_depth.csv").write_text("edited\n")
-    with pytest.raises(AssertionError, match=r"kept_depth\.csv"):
+    (copy / "results/smoke/counts_depth.csv").write_text("edited\n")
+    with pytest.raises(AssertionError, match=r"counts_depth\.csv"):
         call(copy, "tap", "verify")
