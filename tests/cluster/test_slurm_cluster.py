@@ -137,7 +137,7 @@ def test_the_smoke_scale_on_a_cluster_whose_parts_are_killed(tmp_path):
             at = work.wait_for_steps(TAP)
             work.wait_for_steps(TAP, at)
             number, _ = work.job_of("train_method")
-            cluster.call("scancel", "--signal=TERM", "--full", number)  # what comes before the end of a job's time
+            cluster.call("scancel", "--signal=TERM", number)  # as the profile's `--signal=TERM@60` before a time limit
             work.process.wait(timeout=600)
         finally:
             work.process.kill()
