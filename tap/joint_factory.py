@@ -21,7 +21,6 @@ from tap.config.schema import (
     ModelConfig,
     OptimizerConfig,
     PretrainConfig,
-    ProfileConfig,
     TrainConfig,
 )
 from tap.engine.joint import Member, build_joint
@@ -146,7 +145,6 @@ def _spec(
             train=TrainConfig(length=1, batch_size=1, optimizer=OptimizerConfig(lr=1e-4)),
             options=MethodOptions(tap_f=options),
             eval=EvalConfig(batch_size=1),
-            profile=ProfileConfig(batch_size=1),
         )
     except ValidationError as error:
         raise UserError(explain(error, JobSpec, lambda path: ("", f"{task}: {path}"))) from error

@@ -62,7 +62,7 @@ def test_keep_rate_one_is_the_frozen_dense_model():
     [
         ({"tasks": {"cls": 5}}, "at least two"),
         ({"tasks": {"cls": 5, "depth": 1}}, "'depth' is not known"),
-        ({"tasks": {"cls": 5, "seg": 1}}, "num_classes"),
+        ({"tasks": {"cls": 5, "seg": 0}}, "num_classes"),
         ({"keep_rate": 1.5}, "rate"),
         ({"rank": 4000}, "rank: 4000 is outside"),
         ({"weights": "nowhere.safetensors"}, "there is no such weights file"),

@@ -49,8 +49,9 @@ def evaluated_weights(spec: JobSpec) -> list[Path]:
 
 
 def results_of_runs(cfg: ScaleConfig, of: str) -> list[Path]:
-    """What the runs of a tidy table measured, which is called ``<task>`` or ``further_<task>``."""
-    return [run.folder / name for run in runs_of_tidy(cfg, of) for name in ("metrics.json", "per_sample.npz")]
+    """What the runs of a tidy table measured, with the records of their trainings: ``<task>`` or ``further_<task>``."""
+    names = ("metrics.json", "per_sample.npz", "run.json")
+    return [run.folder / name for run in runs_of_tidy(cfg, of) for name in names]
 
 
 def results_of_probes(cfg: ScaleConfig, task: str) -> list[Path]:

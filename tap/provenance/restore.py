@@ -106,8 +106,8 @@ def _publish(scale: str, found: Verification, sound: list[str], root: Path) -> l
     files = []
     for name in sound:
         record = found.ledger.records[name]
-        if record.job in ("table", "figure"):
-            known = str(record.content["parameters"][record.job])
+        if record.job in ("table", "figure", "paper_page"):
+            known = str(record.content["parameters"]["figure" if record.job == "figure" else "table"])
             copied = published(known)
             if not (root / copied).is_file():
                 publish(known, scale, root)

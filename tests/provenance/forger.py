@@ -68,6 +68,8 @@ class Forger:
             write_headline("smoke", list(cfg.tasks), stamp=JOBS[job].stamp(cfg, key))
         elif job == "audit":
             run_audit("smoke", Today(cfg).staleness, stamp=JOBS[job].stamp(cfg, key))
+        elif job == "paper_page":
+            JOBS[job].run(cfg)
         elif job == "publish":
             publish(key[0], "smoke")
 

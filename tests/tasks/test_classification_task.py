@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -145,12 +146,15 @@ def test_evaluation_against_one_image_at_a_time(spec, method):
     assert evaluation.per_sample["correct"].dtype == np.bool_
     assert evaluation.per_sample["final_tokens"].tolist() == tokens == [64 if method == "dense" else 32] * 40
     assert 0 < sum(correct) < 40
-    assert evaluation.metrics == {
+    measured = {name: value for name, value in evaluation.metrics.items() if not name.startswith("removal_share_")}
+    assert measured == {
         "top1": pytest.approx(100 * sum(correct) / 40),
         "images": 40.0,
         "final_tokens_mean": tokens[0],
         "final_tokens_sd": 0.0,
     }
+    shares = [value for name, value in evaluation.metrics.items() if re.fullmatch(r"removal_share_\d", name)]
+    assert sum(shares) == pytest.approx(100 if method == "tap" else 0)
 
 
 def test_evaluation_does_not_depend_on_the_batch_size(spec):

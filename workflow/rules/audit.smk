@@ -13,7 +13,10 @@ rule audit:
         ],
         figures=group(DRAWN, [".svg", ".caption.md"], DRAWINGS),
         pictures=[str(run.folder / "picture.png") for run in pictured_runs(CFG)],
-        headline=makes("headline", "record"),  # its page shows the hash over all records but its own
+        # Its page shows the hash over all records but its own.
+        headline=makes("headline", "record"),
+        page=makes("paper_page", "record.json"),
+        kept=of_all(tasks_shown(CFG), makes("kept_patches", "record")),
         paper=sorted(
             str(path)
             for pattern in ("claims/*.yaml", "reported/*.yaml", "audit/page/*")

@@ -11,7 +11,6 @@ from tap.paper.audit.page import to_html
 from tap.paper.audit.report import to_json, to_markdown
 from tap.provenance.files import atomic_write
 from tap.provenance.finding import Kind
-from tap.provenance.ledger import PUBLISHED
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 from tap.provenance.root_hash import root_hash
 from tap.provenance.verify import Staleness, verify
@@ -44,10 +43,10 @@ def run_audit(
     """
     started, root, settings = datetime.now(UTC), Path(root), load_scale(scale, root=root)
     folder = root / audit_folder(scale)
-    # Copies for readers rest on what is judged here, and may be in the making; `tap verify` compares them.
-    others = tuple(f"{place}/" for place in (audit_folder(scale), *PUBLISHED.values()))
-    verified = verify(settings, staleness, root=root)
-    found = [finding for finding in verified.findings if not finding.path.startswith(others)]
+    own = f"{audit_folder(scale)}/"
+    # Without the copies for readers: they rest on what is judged here, and may be in the making.
+    verified = verify(settings, staleness, root=root, results=folder.parent)
+    found = [finding for finding in verified.findings if not finding.path.startswith(own)]
     audit = make_audit(
         scale,
         root,
