@@ -217,6 +217,19 @@ class AugmentConfig(Strict):
     photometric: bool = Field(False, description="brightness, contrast, saturation and hue jitter (seg)")
 
 
+MicroBatch = Annotated[
+    Annotated[int, Field(ge=1)] | Literal["auto"] | None,
+    Field(
+        description="images that a process passes at once, whose gradients add up to those of its batch; auto halves "
+        "them when a GPU's memory runs out; null (default) passes all of its batch"
+    ),
+]
+Checkpointing = Annotated[
+    bool | None,
+    Field(description="compute activations again in the backward pass instead of keeping them; null is off"),
+]
+
+
 class TrainConfig(Strict):
     """One training: how long, how fast, on what."""
 
@@ -231,14 +244,8 @@ class TrainConfig(Strict):
     threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
     checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
     log_steps: int = Field(10, ge=1, description="steps between log lines")
-    micro_batch: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
-        None,
-        description="images that a process passes at once, whose gradients add up to those of its batch; auto halves "
-        "them when a GPU's memory runs out; null (default) passes all of its batch",
-    )
-    checkpointing: bool | None = Field(
-        None, description="compute activations again in the backward pass instead of keeping them; null is off"
-    )
+    micro_batch: MicroBatch = None
+    checkpointing: Checkpointing = None
 
     @model_validator(mode="after")
     def _schedule_is_inside(self) -> TrainConfig:
@@ -273,14 +280,8 @@ class JointTrainConfig(Strict):
     threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
     checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
     log_steps: int = Field(10, ge=1, description="steps between log lines")
-    micro_batch: Annotated[int, Field(ge=1)] | Literal["auto"] | None = Field(
-        None,
-        description="images that a process passes at once, whose gradients add up to those of its batch; auto halves "
-        "them when a GPU's memory runs out; null (default) passes all of its batch",
-    )
-    checkpointing: bool | None = Field(
-        None, description="compute activations again in the backward pass instead of keeping them; null is off"
-    )
+    micro_batch: MicroBatch = None
+    checkpointing: Checkpointing = None
 
     @model_validator(mode="after")
     def _schedule_is_inside(self) -> JointTrainConfig:

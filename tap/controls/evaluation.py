@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import Subset
 
 from tap.config.schema import JobSpec
 from tap.controls.encoder import ControlledEncoder, Decisions
@@ -17,8 +16,8 @@ from tap.controls.policies import Control, Means
 from tap.encoder.swap import swapped_encoder
 from tap.errors import UserError
 from tap.tasks.base import SplitName
+from tap.tasks.drawn_images import drawn
 from tap.tasks.pipeline import PerImage, Pipeline, joined
-from tap.tasks.subsets import shuffled
 
 
 @dataclass(frozen=True)
@@ -79,14 +78,12 @@ def images_of(task: Pipeline, spec: JobSpec, split: SplitName, images: int | Non
     dataset: Any = task.datasets(spec).get(split)
     if not len(dataset):
         raise UserError(f"{spec.data.root}: the {split} split has no image; check data.calibration and the limits")
-    if images is None or images == len(dataset):
-        return dataset
-    if images > len(dataset):
+    if images is not None and images > len(dataset):
         raise UserError(
             f"controls: {images} images of the {split} split of {spec.task} are asked for, and it has {len(dataset)}; "
             "ask for fewer, or raise data.calibration and the limits"
         )
-    return Subset(dataset, np.sort(shuffled(len(dataset), spec.data.name, "controls")[:images]).tolist())
+    return drawn(dataset, images, spec.data.name, "controls")
 
 
 def register_outputs(task: Pipeline, model: Any, spec: JobSpec, dataset: Any, device: torch.device) -> RegisterOutputs:

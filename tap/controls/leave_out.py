@@ -49,6 +49,8 @@ class _Call:
     """The dense states before the first pruning block, and the grids that were read on the way.
 
     Attributes:
+        hidden: normalised states at the first pruning block `(T, d)`.
+        keys: their keys there `(T, d)`.
         register: what the register says of every patch there `(B, N)`, float32.
         attention: the attention that every patch receives there `(B, N)`, float32.
     """
@@ -56,6 +58,8 @@ class _Call:
     tokens: Tokens
     state: ForwardState
     grids: list[Tensor]
+    hidden: Tensor
+    keys: Tensor
     register: Tensor
     attention: Tensor
 
@@ -132,7 +136,7 @@ class LeaveOutEncoder(nn.Module):
         rows = tokens.layout.prefix_rows(tokens.layout.prefix - 1)
         register = self.reducer.scores(block, tokens, hidden, keys, rows)
         attention = ragged_incoming_attention(block, tokens, project(block.attn, hidden, "q"), keys)
-        return _Call(tokens, state, grids, register, attention)
+        return _Call(tokens, state, grids, hidden, keys, register, attention)
 
     def _without(self, call: _Call, state: ForwardState) -> Tokens:
         """The first pruning block, before whose attention the group is removed."""
@@ -140,14 +144,15 @@ class LeaveOutEncoder(nn.Module):
         tokens = call.tokens
         if self.group is None:
             return run_block(block, tokens)
-        hidden = block.norm1(tokens.x)
-        keys = project(block.attn, hidden, "k")
         stays = torch.from_numpy(patch_groups(state.grid, self.side) != self.group).to(tokens.x.device)
         batch, scale = tokens.layout.batch, None
         if state.recovery is not None and state.recovery.settings.scale == "learned":
             register = tokens.x.index_select(0, tokens.layout.prefix_rows(tokens.layout.prefix - 1))
             scale = self.reducer.controller.recovery_scale(register)
         counts = [int(stays.sum())] * batch
-        rows, survivors = remove(self.first, tokens, stays.expand(batch, -1), counts, state, keys, scale, call.register)
-        survivors = attend_survivors(block, survivors, hidden.index_select(0, rows), keys.index_select(0, rows))
+        rows, survivors = remove(
+            self.first, tokens, stays.expand(batch, -1), counts, state, call.keys, scale, call.register
+        )
+        kept = (part.index_select(0, rows) for part in (call.hidden, call.keys))
+        survivors = attend_survivors(block, survivors, *kept)
         return run_mlp(block, survivors)

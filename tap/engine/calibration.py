@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from torch.utils.data import Subset
 
 from tap.config.schema import JobSpec
 from tap.core.budget import keep_count
@@ -22,7 +21,7 @@ from tap.errors import UserError
 from tap.plan.runs import run_of
 from tap.reducers.base import Reducer
 from tap.tasks.base import Task
-from tap.tasks.subsets import shuffled
+from tap.tasks.drawn_images import drawn
 
 STEPS, ROUNDS = 24, 2
 TOLERANCE = 0.002
@@ -144,6 +143,5 @@ def _batches(spec: JobSpec, task: Task) -> list[tuple[torch.Tensor, torch.Tensor
             f"{spec.data.root}: the calibration split has no image, and {spec.method} needs one to find its threshold; "
             "raise data.calibration"
         )
-    chosen = shuffled(len(dataset), spec.data.name, "thresholds")[: spec.data.limit_calibration]
-    loader = task.loader(Subset(dataset, sorted(chosen.tolist())), spec)
+    loader = task.loader(drawn(dataset, spec.data.limit_calibration, spec.data.name, "thresholds"), spec)
     return [(batch.images, batch.sample_ids) for batch in loader]

@@ -59,16 +59,16 @@ def code_fingerprint(roots: Sequence[str], libraries: Sequence[str] = (), root: 
         SyntaxError: a module cannot be parsed.
     """
     versions = [f"{library}=={version(library)}" for library in sorted(set(libraries))]
-    key, known = json.dumps([sorted(set(roots)), versions]), _sources(root).known
-    if (found := known.get(key)) is not None:
+    key, sources = json.dumps([sorted(set(roots)), versions]), _sources(root)
+    if (found := sources.known.get(key)) is not None:
         return found
     digest = hashlib.sha256()
-    for name, text in sorted(_reach(roots, root).items()):
+    for name, text in sorted(_reach(roots, sources).items()):
         digest.update(f"{name}\n{text}\n".encode())
     for text in versions:
         digest.update(f"{text}\n".encode())
     fingerprint = " ".join([digest.hexdigest(), *versions])
-    known.keep(key, fingerprint)
+    sources.known.keep(key, fingerprint)
     return fingerprint
 
 
@@ -82,12 +82,12 @@ def reached_definitions(roots: Iterable[str], root: Path = SOURCES) -> list[str]
 
     What a module does on import stands under the names that it binds, or as ``module:#1`` where it binds none.
     """
-    return sorted(_reach(roots, root))
+    return sorted(_reach(roots, _sources(root)))
 
 
 def reached_modules(roots: Iterable[str], root: Path = SOURCES) -> list[str]:
     """Names of the modules that a fingerprint covers something of; sorted."""
-    return sorted({name.partition(":")[0] for name in _reach(roots, root)})
+    return sorted({name.partition(":")[0] for name in _reach(roots, _sources(root))})
 
 
 def module_exists(name: str, root: Path = SOURCES) -> bool:
@@ -153,9 +153,9 @@ def _sources(root: Path) -> _Sources:
     return _read[root]
 
 
-def _reach(roots: Iterable[str], root: Path) -> dict[str, str]:
+def _reach(roots: Iterable[str], sources: _Sources) -> dict[str, str]:
     """Hashes of all that some roots reach, by name."""
-    sources, key = _sources(root), tuple(sorted(set(roots)))
+    key = tuple(sorted(set(roots)))
     if key not in sources.reached:
         sources.reached[key] = _Walk(sources).reach(key)
     return sources.reached[key]

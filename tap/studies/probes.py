@@ -17,7 +17,6 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 import torch
-from torch.utils.data import Subset
 
 from tap.config.lookup import facts_of
 from tap.config.methods import CRITERIA
@@ -35,10 +34,10 @@ from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, Stamp, evidence_of_data, record_job
 from tap.studies.probe_encoder import Probe, ProbeEncoder
 from tap.task_facts import TASKS, Metric
+from tap.tasks.drawn_images import drawn
 from tap.tasks.pipeline import PerImage, Pipeline, joined
 from tap.tasks.recovery_endpoint import ENDPOINTS
 from tap.tasks.registry import get_task
-from tap.tasks.subsets import shuffled
 
 Kind = Literal["layers", "recovery"]
 VALUES, PER_SAMPLE, RECORD = "values.csv", "per_sample.npz", "probe.json"
@@ -115,10 +114,7 @@ def measure(
         settings: keep rate and number of images.
         device: where the model is.
     """
-    dataset: Any = task.datasets(spec).validation
-    if settings.images is not None and settings.images < len(dataset):
-        chosen = np.sort(shuffled(len(dataset), spec.data.name, "probes")[: settings.images])
-        dataset = Subset(dataset, chosen.tolist())
+    dataset = drawn(task.datasets(spec).validation, settings.images, spec.data.name, "probes")
     plan: list[Probe | None] = sorted(probes, key=lambda probe: (probe.layer, probe.criterion.name, -probe.alpha))
     plan.append(None)
     parts: dict[Probe | None, list[PerImage]] = {probe: [] for probe in plan}

@@ -19,7 +19,6 @@ import torch
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 from torch import Tensor
-from torch.utils.data import Subset
 
 from tap.config.schema import JobSpec
 from tap.encoder.blocks import project, ragged_incoming_attention
@@ -28,9 +27,9 @@ from tap.encoder.weights import read_tensors
 from tap.engine.joint_files import CONTROLLING
 from tap.errors import UserError
 from tap.seeds import derive_seed
+from tap.tasks.drawn_images import drawn
 from tap.tasks.pipeline import Pipeline
 from tap.tasks.retention import final_kept
-from tap.tasks.subsets import shuffled
 
 FRESH: Final = 8
 """Fresh registers beside the trained one."""
@@ -83,17 +82,18 @@ def register_metrics(
     if controller is None or reducer.keep_rate == 1.0 or reducer.settings.selection == "attention":
         return {}
     own = controller.registers[spec.task].detach().cpu()
-    drawn = fresh_registers(len(own), reducer.settings.register_std, fresh, spec.seed)
+    fresh_ones = fresh_registers(len(own), reducer.settings.register_std, fresh, spec.seed)
     found: dict[str, list[float]] = {}
     model.eval()
     with torch.inference_mode():
-        for batch in task.loader(_images(task, spec), spec):
+        images_of_split = drawn(task.datasets(spec).validation, spec.eval.register_images, spec.data.name, "register")
+        for batch in task.loader(images_of_split, spec):
             batch = batch.to(device)
             for images in task.encoder_inputs(spec, batch.images):
                 trained = hear(model.encoder, images, batch.sample_ids, attention=True)
                 _add(found, "register_attention", attention_agreement(trained))
                 together = max(1, spec.eval.batch_size // len(images))
-                for name, registers in (("register_fresh", drawn), ("register_other", tuple(others.values()))):
+                for name, registers in (("register_fresh", fresh_ones), ("register_other", tuple(others.values()))):
                     for first in range(0, len(registers), together):
                         stack = torch.stack(tuple(registers[first : first + together])).to(device)
                         passes = hear(model.encoder, images, batch.sample_ids, stack)
@@ -203,14 +203,6 @@ def _add(found: dict[str, list[float]], name: str, pair: tuple[Sequence[float], 
     for what, values in zip(("correlation", "overlap"), pair, strict=True):
         if values:
             found.setdefault(f"{name}_{what}", []).extend(values)
-
-
-def _images(task: Pipeline, spec: JobSpec) -> Any:
-    dataset: Any = task.datasets(spec).validation
-    count = spec.eval.register_images
-    if count is None or count >= len(dataset):
-        return dataset
-    return Subset(dataset, np.sort(shuffled(len(dataset), spec.data.name, "register")[:count]).tolist())
 
 
 @contextmanager

@@ -15,10 +15,11 @@ BEHIND_FIGURES = {
             f"results/{SCALE}/verified_controls_{task}.json" for task in BUILT_TASKS
         ],
     },
+    "profiles": {},  # whatever there are, as for tables
 }
 
 
-for behind, drawn in FIGURES.items():
+for behind, drawn in {**FIGURES, "profiles": figures_of("profiles")}.items():
 
     rule:
         name:

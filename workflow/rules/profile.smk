@@ -60,33 +60,3 @@ rule growth:
         "Profile growth on {wildcards.device}"
     shell:
         f"tap growth --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
-
-
-rule figures_of_profiles:
-    input:
-        remade=remade("figures_of_profiles"),
-    output:
-        group(
-            figures_of("profiles"),
-            [suffix for suffix in FIGURE_FILES if suffix != ".png"],
-            DRAWINGS,
-        ),
-        pictures=report(
-            group(figures_of("profiles"), [".png"], DRAWINGS),
-            caption="../report/figure.rst",
-            category="Figures",
-        ),
-    log:
-        f"{LOGS}/figures_of_profiles.log",
-    resources:
-        mem_mb=takes("figure", "memory_mb", figures_of("profiles")),
-        runtime=takes("figure", "minutes", figures_of("profiles")),
-    params:
-        profiles=also_reads("figure", figures_of("profiles")),
-        spec=spec("figure", figures_of("profiles")),
-        code=code("figure", figures_of("profiles")),
-        figures=figures_of("profiles"),
-    message:
-        "Draw the figures of profiles"
-    shell:
-        f"tap figure {{params.figures}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"

@@ -10,7 +10,7 @@ from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption
 from tap.jobs.job import Content, Job, Resources
-from tap.jobs.kinds.profile import PROFILE_FOLDER, DeviceOption
+from tap.jobs.kinds.profile import PROFILE_FOLDER, DeviceOption, the_machine
 from tap.plan.growth import GrowthKey, growth_parameters, growth_protocol
 from tap.plan.profiles import Shapes, device_key, shapes_of
 
@@ -51,8 +51,7 @@ class Growth(Job[GrowthKey]):
 
     def resources(self, cfg: ScaleConfig, key: GrowthKey) -> Resources:
         """The machine to itself."""
-        gpus = 0 if key.device.startswith("cpu-") else 1
-        return Resources(1 if key.shapes == "smoke" else None, gpus, 16000, 60)
+        return the_machine(key, 60)
 
     def call(self) -> Callable[..., None]:
         """Takes the device that a person chooses."""

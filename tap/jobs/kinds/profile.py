@@ -14,6 +14,7 @@ from tap.errors import UserError
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.job import Content, Job, Resources
+from tap.plan.growth import GrowthKey
 from tap.plan.profiles import (
     PROFILES,
     ProfileKey,
@@ -77,8 +78,7 @@ class Profile(Job[ProfileKey]):
 
     def resources(self, cfg: ScaleConfig, key: ProfileKey) -> Resources:
         """The machine to itself."""
-        gpus = 0 if key.device.startswith("cpu-") else 1
-        return Resources(1 if key.shapes == "smoke" else None, gpus, 16000, 120)
+        return the_machine(key, 120)
 
     def call(self) -> Callable[..., None]:
         """Takes the task, and the device and methods that a person chooses."""
@@ -100,6 +100,12 @@ class Profile(Job[ProfileKey]):
             print(profile_task(key, self.stamp(cfg, key), method))
 
         return call
+
+
+def the_machine(key: ProfileKey | GrowthKey, minutes: int) -> Resources:
+    """All cores and a GPU where there is one, for so many minutes; one core for smoke shapes: no time counts there."""
+    gpus = 0 if key.device.startswith("cpu-") else 1
+    return Resources(1 if key.shapes == "smoke" else None, gpus, 16000, minutes)
 
 
 def key_here(cfg: ScaleConfig, task: str, device: str | None = None, shapes: str | None = None) -> ProfileKey:

@@ -59,9 +59,13 @@ class Outcome:
         Args:
             files: those of other code, which may have stated what today's does not, such as a speed.
         """
-        unknown = [item for item in self.differences if item.file in files and _states_nothing(item)]
+
+        def is_unknown(item: Difference) -> bool:
+            return item.file in files and _states_nothing(item)
+
+        unknown = list(filter(is_unknown, self.differences))
         if unknown:
-            self.differences = [item for item in self.differences if item not in unknown]
+            self.differences = [item for item in self.differences if not is_unknown(item)]
             self.notes.append(
                 f"{len(unknown)} values in {len({item.file for item in unknown})} files of other code not compared, "
                 f"since today's states none in their place (the first: {unknown[0]}); their own code compares all"

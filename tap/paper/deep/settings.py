@@ -61,30 +61,29 @@ def check_settings(cfg: ScaleConfig, ledger: Ledger, stale: Collection[str] = ()
         with outcome.following(table.name):
             then = _settings(table.name, stated, cfg)
             for record in by_job(ledger, "train", "evaluate"):
-                if record.name in stale and not _has_todays_form(record):
+                had = _spec_of(record)
+                if had is None and record.name in stale:
                     earlier.add(record.name)
                     continue
                 with outcome.following(record.name):
-                    outcome.add(SETTINGS, 1, _beside(table.name, then, record))
+                    outcome.add(SETTINGS, 1, _beside(table.name, then, record, had))
     if earlier:
         outcome.notes.append(f"settings of {len(earlier)} jobs of other code not compared: they are of an earlier form")
     return outcome
 
 
-def _has_todays_form(record: Record) -> bool:
+def _spec_of(record: Record) -> JobSpec | None:
+    """The settings that a run had; None if they are of an earlier form."""
     try:
-        JobSpec.model_validate(record.content.get("spec"))
+        return JobSpec.model_validate(record.content.get("spec"))
     except ValidationError:
-        return False
-    return True
+        return None
 
 
-def _beside(table: str, cfg: ScaleConfig, record: Record) -> list[Difference]:
+def _beside(table: str, cfg: ScaleConfig, record: Record, had: JobSpec | None) -> list[Difference]:
     """What a run's settings would be under those of a table, beside those that it had."""
-    try:
-        had = JobSpec.model_validate(record.content["spec"])
-    except ValidationError as error:
-        raise UserError(f"{record.name}: its settings are of an earlier form, so they are not compared") from error
+    if had is None:
+        raise UserError(f"{record.name}: its settings are of an earlier form, so they are not compared")
     run = run_of_record(record)
     pair = (spec.model_dump(mode="json") for spec in (job_spec(cfg, run), had))
     return list(tree_differences(table, *pair, f"{_STATED}, {run.id}"))

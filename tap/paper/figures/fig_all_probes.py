@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from tap.paper.evidence import Evidence
 from tap.paper.figures.captions import DROPS, UNCERTAIN
 from tap.paper.figures.figure import PaperFigure
-from tap.paper.figures.panels import criteria_handles, drops_by_block, missing
+from tap.paper.figures.panels import criteria_handles, drops_by_block, task_panels
 from tap.paper.figures.probe_data import IN_PAPER, drops, framed
 from tap.paper.figures.style import TEXT_WIDTH
 from tap.paper.tidy_probes import LAYERS
@@ -38,13 +38,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     """
     figure = Figure(figsize=(TEXT_WIDTH, 2.15), layout="constrained")
     tasks = list(dict.fromkeys([*IN_PAPER, *frame["task"]]))
-    panels = figure.subplots(1, len(tasks))
-    for axes, task in zip(panels, tasks, strict=True):
-        rows, title = frame[frame["task"] == task], TASKS[task].title
-        axes.set_title(title, pad=3)
-        if rows.empty:
-            missing(axes, title)
-            continue
+    for task, axes, rows in task_panels(figure, frame, {task: TASKS[task].title for task in tasks}):
         drops_by_block(axes, rows)
         axes.set_ylabel(f"Drop in {TASKS[task].score.title} ({axis_of(TASKS[task].score)})")
     figure.legend(handles=criteria_handles(), loc="outside lower center", ncols=4, handlelength=2.4, columnspacing=1.6)

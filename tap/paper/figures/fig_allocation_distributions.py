@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from tap.paper.evidence import Evidence
 from tap.paper.figures.figure import PaperFigure
-from tap.paper.figures.panels import missing
+from tap.paper.figures.panels import task_panels
 from tap.paper.figures.points import framed, marks
-from tap.paper.figures.register_data import ORACLE, STATIC, SUBJECT, fixed_schedules, spread, summaries
+from tap.paper.figures.register_data import ORACLE, STATIC, SUBJECT, fixed_schedules, spreads, summaries
 from tap.paper.figures.style import COLUMN_WIDTH, TASKS
 
 READS = "controls"
@@ -28,20 +28,14 @@ def data(evidence: Evidence) -> pd.DataFrame:
 
 
 def draw(frame: pd.DataFrame) -> Figure:
-    """A panel per dense task."""
+    """A panel per task."""
     figure = Figure(figsize=(COLUMN_WIDTH, 1.8), layout="constrained")
-    for axes, (task, look) in zip(figure.subplots(1, len(TASKS), sharey=True), TASKS.items(), strict=True):
-        axes.set_title(look.name, pad=3)
-        rows = frame[frame["task"] == task]
-        if rows.empty:
-            missing(axes, look.name)
-            continue
-        for place, (_, of) in enumerate(rows.groupby("layer")):
-            values = of.set_index("series")["value"]
-            spread(axes, place, values, look.colour)
-            axes.plot(place + 0.22, values.get(ORACLE), "D", color=look.colour, markerfacecolor="white", zorder=3)
+    titles = {task: look.name for task, look in TASKS.items()}
+    for task, axes, rows in task_panels(figure, frame, titles, sharey=True):
+        colour = TASKS[task].colour
+        for place, values in enumerate(spreads(axes, rows, colour)):
+            axes.plot(place + 0.22, values.get(ORACLE), "D", color=colour, markerfacecolor="white", zorder=3)
             axes.plot(place + 0.22, values.get(STATIC), "x", color="0.4", zorder=3)
-        axes.set_xticks(range(rows["layer"].nunique()), [str(layer) for layer in sorted(set(rows["layer"]))])
         axes.set_xlim(-0.5, rows["layer"].nunique() - 0.3)
         axes.set_xlabel("Block")
         axes.set_ylabel("Share of the budget (%)")

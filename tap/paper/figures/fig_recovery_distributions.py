@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 
 from tap.paper.evidence import Evidence
 from tap.paper.figures.figure import PaperFigure
-from tap.paper.figures.panels import missing
+from tap.paper.figures.panels import task_panels
 from tap.paper.figures.points import framed, marks
-from tap.paper.figures.register_data import SUBJECT, spread, summaries
+from tap.paper.figures.register_data import SUBJECT, spreads, summaries
 from tap.paper.figures.style import COLUMN_WIDTH, TASKS
 
 READS = "controls"
@@ -29,17 +29,11 @@ def data(evidence: Evidence) -> pd.DataFrame:
 def draw(frame: pd.DataFrame) -> Figure:
     """A panel per dense task."""
     figure = Figure(figsize=(COLUMN_WIDTH, 1.8), layout="constrained")
-    for axes, (task, look) in zip(figure.subplots(1, len(TASKS), sharey=True), TASKS.items(), strict=True):
-        axes.set_title(look.name, pad=3)
-        rows = frame[frame["task"] == task]
-        if rows.empty:
-            missing(axes, look.name)
-            continue
-        for place, (_, of) in enumerate(rows.groupby("layer")):
-            spread(axes, place, of.set_index("series")["value"], look.colour)
+    titles = {task: look.name for task, look in TASKS.items()}
+    for task, axes, rows in task_panels(figure, frame, titles, sharey=True):
+        spreads(axes, rows, TASKS[task].colour)
         for height, style in ((0.0, "--"), (1.0, "--"), (0.5, ":")):
             axes.axhline(height, color="0.5", linewidth=0.6, linestyle=style, zorder=0)
-        axes.set_xticks(range(rows["layer"].nunique()), [str(layer) for layer in sorted(set(rows["layer"]))])
         axes.set_xlim(-0.5, rows["layer"].nunique() - 0.5)
         axes.set_ylim(-0.05, 1.05)
         axes.set_xlabel("Block")

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from tap.config.methods import TAP
 from tap.paper.evidence import Evidence
 from tap.paper.figures.figure import PaperFigure
-from tap.paper.figures.panels import missing
+from tap.paper.figures.panels import task_panels
 from tap.paper.figures.points import METHODS, OTHER, entry, framed, marks
 from tap.paper.figures.style import COLUMN_WIDTH, TASKS
 from tap.paper.statistics import interval
@@ -57,12 +57,8 @@ def draw(frame: pd.DataFrame) -> Figure:
     """A panel per dense task, methods from top to bottom."""
     figure = Figure(figsize=(COLUMN_WIDTH, 2.0), layout="constrained")
     shown = {task: [column for column, (of, _) in COLUMNS.items() if of == task] for task in ("seg", "det")}
-    for axes, (task, columns) in zip(figure.subplots(1, 2, sharey=True), shown.items(), strict=True):
-        axes.set_title(TASKS[task].name, pad=3)
-        rows = frame[(frame["task"] == task) & frame["series"].isin(SHOWN)]
-        if rows.empty:
-            missing(axes, TASKS[task].name)
-            continue
+    titles = {task: TASKS[task].name for task in shown}
+    for task, axes, rows in task_panels(figure, frame[frame["series"].isin(SHOWN)], titles, sharey=True):
         colour = TASKS[task].colour
         for row in rows.itertuples():
             place, cover = SHOWN.index(row.series), row.metric in _COVERAGE
@@ -72,7 +68,7 @@ def draw(frame: pd.DataFrame) -> Figure:
             axes.plot(row.value, place, "s" if cover else "o", color=colour, markerfacecolor=face, zorder=3)
         axes.set_yticks(range(len(SHOWN)), [METHODS.get(method, OTHER).name for method in SHOWN])
         axes.set_ylim(len(SHOWN) - 0.5, -0.5)
-        axes.set_xlabel(f"{' / '.join(_NAMES[column] for column in columns)} (%)")
+        axes.set_xlabel(f"{' / '.join(_NAMES[column] for column in shown[task])} (%)")
     return figure
 
 

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from tap.config.methods import DENSE, TAP, TAP_F
 from tap.paper.evidence import Evidence
 from tap.paper.figures.figure import PaperFigure
-from tap.paper.figures.panels import missing
+from tap.paper.figures.panels import task_panels
 from tap.paper.figures.points import METHODS, OTHER, bar, entry, framed, marks
 from tap.paper.figures.style import TEXT_WIDTH
 from tap.task_facts import TASKS
@@ -53,12 +53,7 @@ def draw(frame: pd.DataFrame) -> Figure:
     """A panel per task, from what `data` gives."""
     figure = Figure(figsize=(TEXT_WIDTH, 2.3), layout="constrained")
     tasks = list(dict.fromkeys([*TASKS, *frame["task"]]))
-    for axes, task in zip(figure.subplots(1, len(tasks)), tasks, strict=True):
-        rows = frame[frame["task"] == task]
-        axes.set_title(TASKS[task].title, pad=3)
-        if rows.empty:
-            missing(axes, TASKS[task].title)
-            continue
+    for task, axes, rows in task_panels(figure, frame, {task: TASKS[task].title for task in tasks}):
         for row in rows.itertuples():
             look = METHODS.get(row.series, OTHER)
             face = "white" if row.series == TAP_F else look.colour

@@ -1,12 +1,14 @@
-"""Panels that figures of probes are put together from."""
+"""Panels that figures are put together from: those of probes, and a panel per task."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
@@ -84,6 +86,30 @@ def missing(axes: Axes, text: str) -> None:
     """Says inside a panel what has not been measured."""
     axes.set(xticks=[], yticks=[])
     axes.text(0.5, 0.5, f"{text}\nnot measured", ha="center", va="center", transform=axes.transAxes, color="0.4")
+
+
+def task_panels(
+    figure: Figure, frame: pd.DataFrame, titles: Mapping[str, str], sharey: bool = False
+) -> Iterator[tuple[str, Axes, pd.DataFrame]]:
+    """A panel per task, side by side, under its title; one without lines says that nothing has been measured.
+
+    Args:
+        figure: where.
+        frame: with a column `task`.
+        titles: of the tasks to show, in order.
+        sharey: whether all have one scale.
+
+    Yields:
+        The task, its panel and its lines, where it has some.
+    """
+    panels = figure.subplots(1, len(titles), sharey=sharey, squeeze=False)[0]
+    for axes, (task, title) in zip(panels, titles.items(), strict=True):
+        axes.set_title(title, pad=3)
+        rows = frame[frame["task"] == task]
+        if rows.empty:
+            missing(axes, title)
+        else:
+            yield task, axes, rows
 
 
 def mark(axes: Axes, letter: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 
 from tap.config.methods import TAP, TAP_F
@@ -63,7 +64,20 @@ def fixed_schedules(evidence: Evidence) -> Iterator[dict[str, Any]]:
                 yield from entry(value, task=task, layer=layer, series=series, metric="share")
 
 
-def spread(axes: Axes, x: float, row: Any, colour: str) -> None:
+def spreads(axes: Axes, rows: pd.DataFrame, colour: str) -> list[pd.Series]:
+    """The spread at each pruning block of one task, side by side over the block's number.
+
+    Returns:
+        What is drawn at each block, by series.
+    """
+    blocks = {layer: of.set_index("series")["value"] for layer, of in rows.groupby("layer")}
+    for place, values in enumerate(blocks.values()):
+        _spread(axes, place, values, colour)
+    axes.set_xticks(range(len(blocks)), [str(layer) for layer in blocks])
+    return list(blocks.values())
+
+
+def _spread(axes: Axes, x: float, row: Any, colour: str) -> None:
     """Thin: mean plus and minus SD; thick: median and the quartiles."""
     axes.vlines(x, row["mean"] - row["sd"], row["mean"] + row["sd"], color=colour, linewidth=0.8, zorder=2)
     axes.vlines(x, row["lower quartile"], row["upper quartile"], color=colour, linewidth=3.0, alpha=0.55, zorder=2)
