@@ -133,6 +133,7 @@ def test_what_is_wrong_is_said_with_the_file(method, row, message, tmp_path):
         read_method(declaration(tmp_path, method, row))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [False, True])
 def test_a_new_method_is_one_file_and_another_one_if_it_has_settings(settings, tmp_path):
     """In a copy of the project, seen by the settings, the schema, the runs, the command line and the registry."""

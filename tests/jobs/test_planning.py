@@ -94,6 +94,7 @@ def test_a_claim_needs_the_runs_that_it_compares_and_no_more():
         plan_of("paper", None, "no-such")
 
 
+@pytest.mark.slow
 def test_every_claim_can_be_planned_or_says_that_no_run_judges_it():
     cfg = load_scale("paper")
     reasons = {}

@@ -46,6 +46,7 @@ def test_summary_of_smoke_says_that_it_means_nothing(project, cls_runs, tmp_path
     assert line.count("--") == 4  # no rank correlation and no verdicts
 
 
+@pytest.mark.slow
 def test_every_table_has_its_line_also_those_without_a_row_to_compare(results) -> None:
     results.gather(*(results.run("dense", task=task) for task in ("cls", "seg", "det")))
     folder = results.root / "tables"

@@ -53,6 +53,7 @@ def test_a_finished_project_is_what_its_records_say(finished):
     assert order.index("results/smoke/tidy_seg.record.json") < order.index("results/smoke/verified_seg.json")
 
 
+@pytest.mark.slow
 def test_a_flipped_byte_in_any_file_is_found_and_named(finished):
     rng, kinds = random.Random(0), set()
     for path in tracked():

@@ -69,6 +69,7 @@ def replay(tmp_path, monkeypatch):
     return once
 
 
+@pytest.mark.slow
 def test_a_replay_is_equal_to_itself_and_finds_small_changes_of_meaning(replay, monkeypatch):
     from tap.core import straight_through
     from tap.engine import loop

@@ -74,6 +74,7 @@ def test_a_commit_is_found_by_the_fingerprint_that_its_own_code_says(repository,
     assert len(git("worktree", "list", repository=repository).split("\n")) == 2, "the repository itself"
 
 
+@pytest.mark.slow
 def test_a_tree_without_the_interfaces_is_said_to_lack_them(repository, tmp_path):
     asked = {"do": "replay", "jobs": [{"job": "train", "spec": {"data": {}, "train": {}}}]}
     (answer,) = run_driver(repository, asked, tmp_path)

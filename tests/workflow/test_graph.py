@@ -10,6 +10,7 @@ from tap.provenance.locks import hold_lock
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_a_table_needs_exactly_the_jobs_of_its_task(project):
     assert project.planned("paper_tables/tab_cls.tex") == {
         "prepare_data": 2,  # the backbone has seen the images of two tasks

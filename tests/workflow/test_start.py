@@ -2,7 +2,10 @@
 
 import subprocess
 
+import pytest
 
+
+@pytest.mark.slow
 def test_missing_data_are_named_in_a_dry_run(project):
     few = "results/paper/tables/tab_training_config.tex"  # the message does not depend on what is asked for
     result = project.snakemake(few, "--dry-run", "--config", "scale=paper")

@@ -206,6 +206,7 @@ def test_budget_rows_come_out_as_printed(measured: Evidence) -> None:
     assert "smoke" not in texts("tab_budget_tests", Evidence("smoke", ROOT))[".tex"].lower()
 
 
+@pytest.mark.slow
 def test_the_audit_reads_what_the_tables_write(measured: Evidence, tmp_path: Path) -> None:
     for name in names():
         (tmp_path / f"{name}.csv").write_text(texts(name, measured)[".csv"])

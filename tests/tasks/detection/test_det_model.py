@@ -107,6 +107,7 @@ def test_the_stages_learn_the_classes(job, monkeypatch):
     assert seen == [target["labels"].tolist() for target in batch.targets] == [[0, 1]] * 3
 
 
+@pytest.mark.slow
 def test_the_loss_falls_on_one_batch(job):
     task, model, spec = job()
     train = task.datasets(spec).train

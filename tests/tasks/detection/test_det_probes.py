@@ -15,6 +15,7 @@ from tap.tasks.registry import get_task
 CPU = torch.device("cpu")
 
 
+@pytest.mark.slow
 def test_probes_are_what_each_finds_alone_and_keep_rate_1_is_the_evaluation(det_spec):
     spec = det_spec()
     task = get_task(spec)
