@@ -48,4 +48,5 @@ def unpinned(spec: JobSpec) -> str | None:
 
 
 def _how_to_pin(task: str, found: str) -> str:
-    return f"put `tasks.{task}.pretrain.sha256: {found}` into params.yaml (overrides: paper:), so that no other file is taken"
+    setting = f"tasks.{task}.pretrain.sha256: {found}"
+    return f"put `{setting}` into params.yaml (overrides: paper:), so that no other file is taken"

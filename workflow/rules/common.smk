@@ -154,7 +154,7 @@ def asked_partitions():
     for rule, resources in settings.overwrite_resources.items():
         if name in resources:
             asked[f"set-resources of the profile: {rule}: {name}"] = str(
-                getattr(resources[name], "value", resources[name])
+                getattr(resources[name], "raw", resources[name])
             ).strip("'\"")
     return asked
 
