@@ -57,12 +57,13 @@ class Train(RunJob):
         loop = ("tap.engine.joint:train_mixed",) if mixed else ()
         return ("tap.engine.job:train_run", *loop, *dict.fromkeys(models))
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
-        """The weights of all runs, joint ones too, which are the same files: those of a method are of one stage."""
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Run]]:
+        """All but those that are trained jointly; those of a method are of one stage."""
         runs = [run for task in built(cfg) for run in (*pretrainings(cfg, task), *runs_of_table(cfg, task))]
-        found: dict[str, list[Path]] = {}
-        for run in runs:
-            found.setdefault(stage_of(run.method), []).append(weights(run))
+        found: dict[str, list[Run]] = {}
+        for run in dict.fromkeys(runs):
+            if not method_of(run.method).frozen:
+                found.setdefault(stage_of(run.method), []).append(run)
         return found
 
     def libraries(self, key: Run) -> tuple[str, ...]:
