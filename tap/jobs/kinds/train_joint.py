@@ -49,8 +49,9 @@ class TrainJoint(Job[JointRun]):
         return [fields_of_run(key.of(task)) for task in joint_tasks(cfg, key.method)]
 
     def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[JointRun]]:
-        """All of them."""
+        """All of them, and those at keep rate 1 that they go on from."""
         runs = [run for task in built(cfg) for run in runs_of_table(cfg, task) if method_of(run.method).frozen]
+        runs += [start for run in runs if (start := joint_start(job_spec(cfg, run))) is not None]
         found: dict[str, list[JointRun]] = {}
         for key in dict.fromkeys(map(JointRun.with_run, runs)):
             found.setdefault(stage_of(key.method), []).append(key)
