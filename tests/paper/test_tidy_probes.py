@@ -50,7 +50,7 @@ def test_a_probe_that_is_not_made_is_absent(results) -> None:
         ("layer", -1, "greater_than"),
         ("endpoint", 3.0, "in_range"),
         ("criterion", "dense", "unique|uplicate"),
-        ("seed", "one", "not a table of probes"),
+        ("seed", "one", "not a tidy table"),
     ],
 )
 def test_an_edited_table_is_refused(results, column: str, value, message: str) -> None:
