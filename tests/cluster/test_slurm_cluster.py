@@ -55,6 +55,7 @@ PRETRAINED = "mae/r1.00/main/s0"
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.long,
     pytest.mark.skipif(why_not() is not None, reason=f"no Slurm here: {why_not()}"),
     pytest.mark.skipif(not (DATA / "manifest.json").is_file(), reason="the data are not there; `tap data prepare cls`"),
 ]
