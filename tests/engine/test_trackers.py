@@ -95,9 +95,7 @@ def test_a_tracker_that_cannot_begin_is_said_before_anything_is_trained(wandb, t
         raise RuntimeError("No API key configured. Use `wandb login` to log in.")
 
     sys.modules["wandb"].init = nobody
-    with pytest.raises(
-        UserError, match=r"TAP_TRACKER=wandb: RuntimeError: No API key .*; mend it, or unset"
-    ):
+    with pytest.raises(UserError, match=r"TAP_TRACKER=wandb: RuntimeError: No API key .*; mend it, or unset"):
         train(tmp_path)
 
 
