@@ -230,36 +230,50 @@ Checkpointing = Annotated[
 ]
 
 
-class TrainConfig(Strict):
-    """One training: how long, how fast, on what."""
+class Training(Strict):
+    """What every training has: how fast, in which precision, how often it says something."""
 
-    length: float = Field(gt=0, description="length of the training, in `unit`")
-    unit: Literal["epochs", "steps"] = Field("epochs", description="unit of length, warm-up and milestones")
-    batch_size: int = Field(ge=1, description="images per optimizer step, over all processes")
     optimizer: OptimizerConfig
-    schedule: ScheduleConfig = ScheduleConfig()
-    augment: AugmentConfig = AugmentConfig()
+    schedule: ScheduleConfig = Field(
+        ScheduleConfig(), description="warm-up and milestones in the unit of the training's length"
+    )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 uses autocast")
-    ema: float | None = Field(None, gt=0, lt=1, description="decay of the weight average; null (default) is off")
     threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
     checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
     log_steps: int = Field(10, ge=1, description="steps between log lines")
     micro_batch: MicroBatch = None
     checkpointing: Checkpointing = None
 
-    @model_validator(mode="after")
-    def _schedule_is_inside(self) -> TrainConfig:
+    def check_schedule(self, length: float, unit: str) -> None:
+        """Refuses a schedule that is not inside a training of some length.
+
+        Raises:
+            ValueError: names what is outside.
+        """
         schedule = self.schedule
-        if schedule.warmup >= self.length:
-            raise ValueError(f"schedule.warmup {schedule.warmup:g} fills the whole training of {self.length:g}")
-        drops, end = list(schedule.milestones), self.length
-        if self.unit == "steps":  # as they will be rounded
+        if schedule.warmup >= length:
+            raise ValueError(f"schedule.warmup {schedule.warmup:g} fills the whole training of {length:g} {unit}")
+        drops, end = list(schedule.milestones), length
+        if unit == "steps":  # as they will be rounded
             drops, end = [math.floor(drop + 0.5) for drop in drops], math.floor(end + 0.5)
         if schedule.kind == "step" and not (drops and drops == sorted(set(drops)) and drops[-1] < end):
             raise ValueError(
-                f"schedule.milestones {list(schedule.milestones)} must name {self.unit} inside a training of "
-                f"{self.length:g}"
+                f"schedule.milestones {list(schedule.milestones)} must name {unit} inside a training of {length:g}"
             )
+
+
+class TrainConfig(Training):
+    """One training: how long, how fast, on what."""
+
+    length: float = Field(gt=0, description="length of the training, in `unit`")
+    unit: Literal["epochs", "steps"] = Field("epochs", description="unit of length, warm-up and milestones")
+    batch_size: int = Field(ge=1, description="images per optimizer step, over all processes")
+    augment: AugmentConfig = AugmentConfig()
+    ema: float | None = Field(None, gt=0, lt=1, description="decay of the weight average; null (default) is off")
+
+    @model_validator(mode="after")
+    def _schedule_is_inside(self) -> TrainConfig:
+        self.check_schedule(self.length, self.unit)
         return self
 
 
@@ -270,28 +284,19 @@ class MixConfig(Strict):
     augment: AugmentConfig = AugmentConfig()
 
 
-class JointTrainConfig(Strict):
+class JointTrainConfig(Training):
     """A training of several tasks in turn; batches and augmentation are those of each task's `method`."""
 
     steps: int = Field(ge=1, description="optimizer steps over all tasks, one of which is drawn uniformly at each")
-    optimizer: OptimizerConfig
-    schedule: ScheduleConfig = Field(ScheduleConfig(), description="warm-up and milestones in steps")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 uses autocast")
-    threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
-    checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
-    log_steps: int = Field(10, ge=1, description="steps between log lines")
-    micro_batch: MicroBatch = None
-    checkpointing: Checkpointing = None
 
     @model_validator(mode="after")
     def _schedule_is_inside(self) -> JointTrainConfig:
-        if self.schedule.warmup >= self.steps:
-            raise ValueError(f"schedule.warmup {self.schedule.warmup:g} fills the whole training of {self.steps} steps")
+        self.check_schedule(self.steps, "steps")
         return self
 
     def of(self, own: TrainConfig) -> TrainConfig:
         """As one of the tasks sees it, whose own training gives batches and augmentation."""
-        shared = {name: getattr(self, name) for name in type(self).model_fields if name != "steps"}
+        shared = {name: getattr(self, name) for name in Training.model_fields}
         return TrainConfig(length=self.steps, unit="steps", batch_size=own.batch_size, augment=own.augment, **shared)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from tap.config.load import load_scale
-from tap.config.methods import DENSE, MAIN
+from tap.config.methods import MAIN
 from tap.config.schema import ScaleConfig
 from tap.controls.policies import FULL
 from tap.errors import UserError
@@ -22,11 +22,9 @@ from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.profiles import FOLDER, Profile, read_profile
 from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
-from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_paths
+from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy
 from tap.plan.profiles import Shapes, profile_in_use, shapes_of
-from tap.plan.runs import runs_of_table
-from tap.runs import Run
-from tap.task_facts import TASKS
+from tap.plan.results import floor_runs, tidy_paths
 
 
 @dataclass
@@ -62,17 +60,10 @@ class Evidence:
             self._measured[task] = Measured(frame, self.settings.main_rate, self.root, compare=self.compare)
         return self._measured[task]
 
-    def floor_runs(self, task: str) -> list[Run]:
-        """The runs that say whether no pruning is above its floors: no pruning itself, and with a random encoder; none
-        of classification, which has no floors, nor of a task that the scale leaves out."""
-        if not TASKS[task].floors or task not in self.settings.tasks:
-            return []
-        return [run for run in runs_of_table(self.settings, task) if run.method == DENSE]
-
     def caveat(self, task: str) -> str:
         """A sentence behind what is judged on a task whose no pruning is not above every floor; else empty."""
         if task not in self._above_floors:
-            found = Measured(gather(self.floor_runs(task), self.root, self.compare), 1.0, self.root)
+            found = Measured(gather(floor_runs(self.settings, task), self.root, self.compare), 1.0, self.root)
             self._above_floors[task] = found.above_floors(PRIMARY_METRIC[task])
         if self._above_floors[task] is not False:
             return ""
