@@ -1,9 +1,12 @@
-"""Pictures that a data set is made of: written without haste, and known by the hash of their pixels."""
+"""Pictures that a data set is made of: written without haste, known by the hash of their pixels, kept in a manifest."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -39,3 +42,22 @@ def save_picture(path: Path, array: np.ndarray) -> str:
     if digest_of_file(path) != digest:
         atomic_write(path, Image.fromarray(array).save, durable=False)
     return digest
+
+
+def manifest_of(path: Path, settings: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any] | None:
+    """The manifest of a prepared folder; None where there is none of these settings, or it lacks a part.
+
+    Args:
+        path: the manifest.
+        settings: what it must have been made with.
+        parts: keys under which it must hold mappings.
+    """
+    if not path.is_file():
+        return None
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    if not isinstance(manifest, dict) or manifest.get("settings") != settings:
+        return None
+    return manifest if all(isinstance(manifest.get(part), dict) for part in parts) else None

@@ -24,7 +24,7 @@ from tap.tasks.draws import Draws
 from tap.tasks.fashion_scenes import data_card
 from tap.tasks.fashion_scenes.compose import SIDE, Recipe, Scene, compose
 from tap.tasks.microscopy.coco_annotations import LabelledTile, coco_json
-from tap.tasks.picture_files import digest_of_file, save_picture
+from tap.tasks.picture_files import digest_of_file, manifest_of, save_picture
 from tap.tasks.subsets import shuffled
 
 CLASSES: Final = ("background", *fashion.CLASSES)
@@ -158,15 +158,8 @@ def _picture(root: Path, split: str, name: str) -> Path:
 
 
 def _is_complete(path: Path, settings: dict[str, Any]) -> bool:
-    if not path.is_file():
-        return False
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    if not isinstance(manifest, dict) or manifest.get("settings") != settings:
-        return False
-    if not all(isinstance(manifest.get(part), dict) for part in ("coco", "pictures")):
+    manifest = manifest_of(path, settings, parts=("coco", "pictures"))
+    if manifest is None:
         return False
     root = path.parent
     wanted = {coco_path(root, split): digest for split, digest in manifest["coco"].items()}

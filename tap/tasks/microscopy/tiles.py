@@ -21,7 +21,7 @@ from tap.tasks.draws import Draws
 from tap.tasks.microscopy import data_card
 from tap.tasks.microscopy.coco_annotations import LabelledTile, coco_json
 from tap.tasks.microscopy.frames import CLASSES, RECORDINGS, Frame, Recording, fetch, read_frames
-from tap.tasks.picture_files import digest_of_file, save_picture
+from tap.tasks.picture_files import digest_of_file, manifest_of, save_picture
 from tap.tasks.subsets import shuffled
 
 TILE = 128
@@ -275,15 +275,8 @@ def _write_coco(root: Path, split: str, tiles: list[LabelledTile]) -> str:
 
 
 def _is_complete(path: Path, settings: dict[str, object]) -> bool:
-    if not path.is_file():
-        return False
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    if not isinstance(manifest, dict) or manifest.get("settings") != settings:
-        return False
-    if not all(isinstance(manifest.get(part), dict) for part in ("coco", "tiles")):
+    manifest = manifest_of(path, settings, parts=("coco", "tiles"))
+    if manifest is None:
         return False
     root = path.parent
     return (
