@@ -17,6 +17,7 @@ from tap.jobs.kinds.preflight import REPORT, comes_first
 from tap.jobs.kinds.prepare import prepared_folders
 from tap.jobs.kinds.table import TABLE_FILES, tables_of
 from tap.jobs.registry import JOBS
+from tap.jobs.slurm_partitions import refuse_unknown_partitions
 from tap.jobs.staleness import Today
 from tap.jobs.terminal import show_in_lines
 from tap.paper.figures.names import GROUPS, figures_of
@@ -123,8 +124,32 @@ def refuse_placeholders():
         )
 
 
+def asked_partitions():
+    """What the profile, or the command line, says of partitions, by where it says so."""
+    settings, name = workflow.resource_settings, "slurm_partition"
+    defaults = [
+        str(text).partition("=")
+        for text in getattr(settings.default_resources, "args", ())
+    ]
+    asked = {
+        f"default-resources of the profile: {name}": value.strip("'\"")
+        for known, _, value in defaults
+        if known == name
+    }
+    for rule, resources in settings.overwrite_resources.items():
+        if name in resources:
+            asked[f"set-resources of the profile: {rule}: {name}"] = str(
+                getattr(resources[name], "raw", resources[name])
+            ).strip("'\"")
+    return asked
+
+
 if workflow.is_main_process:
     refuse_placeholders()
+    try:
+        refuse_unknown_partitions(asked_partitions())
+    except UserError as error:
+        sys.exit(f"Error: {error}")
     show_in_lines(logger, Path("results", SCALE), own_cores())
 
 

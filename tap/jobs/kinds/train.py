@@ -87,8 +87,11 @@ class Train(RunJob):
             )
         in_processes(cfg.processes_of(spec.task), cfg.device)
         from tap.engine.job import train_run
+        from tap.tasks.given_weights import unpinned
         from tap.tasks.registry import get_task
 
+        if os.environ.get("RANK", "0") == "0" and (text := unpinned(spec)) is not None:
+            print(f"{run_of(spec).id}: {text}", file=sys.stderr)
         if not spec.mixed:
             train_run(spec, get_task(spec), stamp)
             return
