@@ -37,8 +37,9 @@ _WORDS = (
     f"{drop_words(METRICS.values())} (a) Classification: drop in top-1 accuracy by block; grey: the other criteria. "
     "(b) Drop with attention minus drop with coverage by block, mIoU and box AP; above zero coverage loses less. "
     "(c) A point per criterion: mean drops over the probed blocks of segmentation and detection, with Spearman's rank "
-    "correlation of the criteria and its interval, for which the images of both tasks are resampled independently. (d) Mean drop over the probed "
-    "blocks and checkpoints with the full offset (filled) and with the stand-in alone (hatched).",
+    "correlation of the criteria and its interval, for which the images of both tasks are resampled independently. "
+    "(d) Mean drop over the probed blocks and checkpoints with the full offset (filled) and with the stand-in "
+    "alone (hatched).",
     f"Bands (attention and coverage in (a), both curves of (b)), brackets in (c) and error bars in (d): {UNCERTAIN}",
 )
 
