@@ -75,6 +75,9 @@ class Passes:
                     parts = [_joined(parts)]
                     self._found[name] = done, parts[0]
                     self._keep()
+                    self._say(
+                        f"{name}: {min(done * spec.eval.batch_size, len(dataset))} of {len(dataset)} images; kept"
+                    )
                 if request.made:
                     raise Stopped(
                         f"{self._name}: asked to end (SIGTERM) after {self._batches} batches; what they gave is kept, "

@@ -153,6 +153,11 @@ class Watched:
         self.process.wait()
 
 
+def call(*words: str) -> None:
+    """A command of `tap` in this process."""
+    assert CliRunner().invoke(cli.app, list(words), catch_exceptions=False).exit_code == 0
+
+
 def different(names: Iterable[str], alone: Path, shared: Path) -> list[str]:
     return [name for name in names if (alone / RUNS / name).read_bytes() != (shared / RUNS / name).read_bytes()]
 
@@ -160,10 +165,10 @@ def different(names: Iterable[str], alone: Path, shared: Path) -> list[str]:
 def test_a_training_whose_job_controller_and_node_are_killed_ends_with_the_same_bits(tmp_path, monkeypatch):
     alone, shared = project(tmp_path / "alone"), tmp_path / "shared"
     monkeypatch.chdir(alone)
-    for words in (["data", "prepare", "cls"], ["train", f"cls/{PRETRAINED}"]):
-        CliRunner().invoke(cli.app, words, catch_exceptions=False)
+    call("data", "prepare", "cls")
+    call("train", f"cls/{PRETRAINED}")
     shutil.copytree(alone, shared)
-    CliRunner().invoke(cli.app, ["train", f"cls/{START}"], catch_exceptions=False)
+    call("train", f"cls/{START}")
     with (
         Cluster(tmp_path / "cluster") as cluster,
         Watched(shared, cluster, str(RUNS / START / TRAINED[0])) as work,

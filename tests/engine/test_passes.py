@@ -110,10 +110,11 @@ def test_findings_of_other_settings_code_or_devices_are_named_and_not_used(kept,
     assert "not used" in capsys.readouterr().err
 
 
-def test_nothing_is_left_when_the_job_is_through(kept, tmp_path, monkeypatch):
+def test_nothing_is_left_when_the_job_is_through(kept, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(module, "KEEP_SECONDS", 0.0)
     with kept() as passes:
         over(passes, "first")
+        assert "probe: first: 8 of 9 images; kept\nprobe: first: 9 of 9 images; kept" in capsys.readouterr().err
         assert list((tmp_path / "states").glob("*.state"))
     assert not list((tmp_path / "states").glob("*.state"))
 
