@@ -96,7 +96,7 @@ def test_a_tracker_that_cannot_begin_is_said_before_anything_is_trained(wandb, t
 
     sys.modules["wandb"].init = nobody
     with pytest.raises(UserError, match=r"TAP_TRACKER=wandb: RuntimeError: No API key .*; mend it, or unset"):
-        train(tmp_path)
+        open_tracker("cls/tap", tmp_path)
 
 
 def test_trainings_begin_one_at_a_time(mlflow, monkeypatch, tmp_path):
@@ -104,7 +104,7 @@ def test_trainings_begin_one_at_a_time(mlflow, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     inside = []
     sys.modules["mlflow"].set_experiment = lambda name: inside.append(is_held(".tap/tracker.lock"))
-    train(tmp_path)
+    open_tracker("cls/tap", tmp_path)
     assert inside == [True]
     assert not is_held(".tap/tracker.lock")
 
