@@ -369,6 +369,11 @@ class ControllerConfig(Strict):
     )
     recovery_bias: float = Field(0.0, description="initial v: sigmoid(v) = 0.5 of the stored offset")
     register_std: float = Field(0.02, gt=0, description="standard deviation of the initial register")
+    register_start: Literal["normal", "class_token"] = Field(
+        "normal",
+        description="where the register starts: a normal draw of register_std, or the pre-trained class token with its "
+        "position, which the pre-training's file has for detection too",
+    )
     schedule: tuple[float, ...] | None = Field(
         None, description="fixed shares of the removal budget per pruning block; null (default) learns the allocation"
     )
@@ -511,6 +516,11 @@ class TaskConfig(Strict):
     )
     dense: TrainConfig = Field(description="training without pruning: of that row, or of where all start")
     method: TrainConfig = Field(description="training of every method: one budget for all")
+    chosen: dict[MethodName, dict[str, Any]] = Field(
+        {},
+        description="what methods have of their own, chosen on the calibration split: values by dotted names of a "
+        "training's settings, below `controller` or `train.optimizer`, for each method",
+    )
     options: MethodOptions = MethodOptions()
     recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig
@@ -549,8 +559,25 @@ class TaskConfig(Strict):
             )
         _check_blocks("probes.layers", self.probes.layers or (), self.model.depth)
         _check_distinct("methods", self.methods)
+        _check_chosen(self)
         _check_distinct("seeds", self.seeds)
         return self
+
+
+def _check_chosen(task: TaskConfig) -> None:
+    for method, values in task.chosen.items():
+        if method not in task.methods:
+            raise ValueError(f"chosen: '{method}' is not one of the task's methods: {', '.join(task.methods)}")
+        shared = METHODS[method].method.frozen
+        sections = ("controller",) if shared else ("controller", "train.optimizer")
+        for name in values:
+            if name.rpartition(".")[0] not in sections:
+                reason = (
+                    "it is trained for several tasks together" if shared else "all else is the same for all methods"
+                )
+                raise ValueError(
+                    f"chosen.{method}: '{name}' cannot be set; name a setting of {' or '.join(sections)}, since {reason}"
+                )
 
 
 def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName, TaskConfig]) -> None:
