@@ -497,6 +497,19 @@ class Length(Strict):
     )
 
 
+class ChosenConfig(Strict):
+    """Values of a method's own in the place of those that all methods share; the budget is the same for all."""
+
+    controller: dict[str, Any] = Field({}, description="settings of the register, as `controller` names them")
+    optimizer: dict[str, Any] = Field({}, description="settings of the optimizer, as `method.optimizer` names them")
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The values by the dotted names of `JobSpec`."""
+        parts = {"controller": self.controller, "train.optimizer": self.optimizer}
+        return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+
+
 class TaskConfig(Strict):
     """One pipeline at one scale."""
 
@@ -516,10 +529,8 @@ class TaskConfig(Strict):
     )
     dense: TrainConfig = Field(description="training without pruning: of that row, or of where all start")
     method: TrainConfig = Field(description="training of every method: one budget for all")
-    chosen: dict[MethodName, dict[str, Any]] = Field(
-        {},
-        description="what methods have of their own, chosen on the calibration split: values by dotted names of a "
-        "training's settings, below `controller` or `train.optimizer`, for each method",
+    chosen: dict[MethodName, ChosenConfig] = Field(
+        {}, description="what methods have of their own, chosen on the calibration split, by method"
     )
     options: MethodOptions = MethodOptions()
     recovery: RecoveryConfig = RecoveryConfig()
@@ -568,16 +579,10 @@ def _check_chosen(task: TaskConfig) -> None:
     for method, values in task.chosen.items():
         if method not in task.methods:
             raise ValueError(f"chosen: '{method}' is not one of the task's methods: {', '.join(task.methods)}")
-        shared = METHODS[method].method.frozen
-        sections = ("controller",) if shared else ("controller", "train.optimizer")
-        for name in values:
-            if name.rpartition(".")[0] not in sections:
-                reason = (
-                    "it is trained for several tasks together" if shared else "all else is the same for all methods"
-                )
-                raise ValueError(
-                    f"chosen.{method}: '{name}' cannot be set; name a setting of {' or '.join(sections)}, since {reason}"
-                )
+        if METHODS[method].method.frozen and values.optimizer:
+            raise ValueError(
+                f"chosen.{method}.optimizer: its training is that of several tasks; set joint.train.optimizer instead"
+            )
 
 
 def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName, TaskConfig]) -> None:

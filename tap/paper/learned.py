@@ -1,9 +1,9 @@
 """Which runs have a register that did not learn: their results say nothing of a register's decisions.
 
-An evaluation measures how the ranking of a trained register agrees with those of fresh ones and with that of the register
-which its training began with (`tap.studies.register_diagnostics`). Where it agrees with fresh ones, the choice is that
-of the query projection, and whatever the run scores, another register would have scored as well. Fresh ones need not
-agree with each other, so a register that hardly moved is found by its own start, be it a draw or the class token.
+An evaluation measures how the ranking of a trained register agrees with those of fresh ones and of the register that a
+training began with (`tap.studies.register_diagnostics`). Where it agrees with fresh ones, the choice is that of the
+query projection, and whatever the run scores, another register would have scored as well. Fresh ones need not agree
+with each other, so a register that hardly moved is found by its own start, be it a draw or the class token.
 """
 
 from __future__ import annotations

@@ -85,8 +85,8 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
         eval=settings.eval,
     )
     alike = run.method == PRETRAINING or is_start(run) or run.variant in JOINT_STARTS.values()
-    own = {} if alike else settings.chosen.get(run.method, {})
-    return varied(changed(spec, own, f"tasks.{run.task}.chosen.{run.method}"))
+    own = None if alike else settings.chosen.get(run.method)
+    return varied(changed(spec, {} if own is None else own.changes, f"tasks.{run.task}.chosen.{run.method}"))
 
 
 def _mixed(cfg: ScaleConfig, pretrain: PretrainConfig) -> dict[str, MixedImages] | None:

@@ -66,6 +66,7 @@ def evaluate_run(
         }
         arrays = io.BytesIO()
         np.savez_compressed(arrays, **evaluation.per_sample)
+        read = (*weights, token, *others.values(), endpoint_file(spec))
         outputs = [
             atomic_write(run.folder / PER_SAMPLE, arrays.getvalue()),
             atomic_write(run.folder / METRICS, json.dumps(metrics, indent=1, sort_keys=True) + "\n"),
@@ -74,11 +75,7 @@ def evaluate_run(
             run.folder,
             spec,
             stamp,
-            inputs=[
-                path
-                for path in dict.fromkeys((*weights, token, *others.values(), endpoint_file(spec)))
-                if path is not None
-            ],
+            inputs=[path for path in dict.fromkeys(read) if path is not None],
             outputs=outputs,
             started=started,
             device=describe_device(device),

@@ -93,7 +93,7 @@ def test_a_model_of_ones_own_starts_from_its_token_and_other_methods_do_not_noti
     model = vit()
     wrapped = tap.wrap(model, controller=START)
     assert torch.equal(wrapped.encoder.reducer.controller.registers["cls"], class_token_of(model))
-    assert hasattr(tap.wrap(model, method="static", controller=START), "encoder")
+    assert hasattr(tap.wrap(model, method="attn_topk", controller=START), "encoder")
 
 
 @pytest.mark.parametrize("given", [True, False])
