@@ -327,6 +327,11 @@ class PretrainConfig(Strict):
         None, description="MAE checkpoint (safetensors, or a tensor-only .pth); null pre-trains here"
     )
     share: TaskName | None = Field(None, description="task whose pre-trained backbone is used; null has its own")
+    trained_on: TaskName | None = Field(
+        None,
+        description="task whose start without pruning, of the same seed, gives the backbone that this task's own start "
+        "begins with; null is the pre-training's. A frozen base that tasks share (TAP-F) is the pre-training's anyway",
+    )
     sha256: str | None = Field(
         None,
         pattern="^[0-9a-fA-F]{64}$",
@@ -352,6 +357,8 @@ class PretrainConfig(Strict):
             raise ValueError("give `weights` (a file), `train` (a schedule) or `share` (another task's backbone)")
         if self.share is not None and (self.weights is not None or self.train is not None):
             raise ValueError("`share` takes another task's backbone, so neither `weights` nor `train` can be given")
+        if self.trained_on is not None and self.weights is not None:
+            raise ValueError("`trained_on` begins with a backbone that is trained here, so `weights` cannot be given")
         if self.mix is not None and (self.train is None or self.train.unit != "steps" or self.train.ema is not None):
             raise ValueError("`mix` needs `train`, in steps (data sets have no common epoch) and without `ema`")
         return self
@@ -593,6 +600,16 @@ def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName,
                 f"tasks.{name}.pretrain.share: '{source}' is no other task that pre-trains a backbone here"
             )
         _check_same_backbone(f"tasks.{name}.pretrain.share", source, task.model, tasks[source].model)
+    before = task.pretrain.trained_on
+    if before is not None:
+        where = f"tasks.{name}.pretrain.trained_on"
+        if before == name or before not in tasks or {task.start_from, tasks[before].start_from} != {"dense"}:
+            raise ValueError(f"{where}: '{before}' is no other task with a start of its own (`start_from: dense`)")
+        if tasks[before].pretrain.trained_on is not None:
+            raise ValueError(f"{where}: '{before}' begins with another task's backbone itself; name one that does not")
+        if missing := set(task.seeds) - set(tasks[before].seeds):
+            raise ValueError(f"{where}: '{before}' is not trained with seed {min(missing)}; give both the same seeds")
+        _check_same_backbone(where, before, task.model, tasks[before].model)
     for other in task.pretrain.mix or ():
         if other == name or other not in tasks:
             raise ValueError(f"tasks.{name}.pretrain.mix: '{other}' is no other task of this scale")
