@@ -18,6 +18,7 @@ from torch import Tensor
 
 from tap.config.schema import JobSpec
 from tap.controls.leave_out import LeaveOutEncoder, group_means, patch_groups
+from tap.controls.listening import listening
 from tap.encoder.swap import swapped_encoder
 from tap.encoder.tokens import Tokens
 from tap.engine.passes import ALONE, Passes, Rows
@@ -107,10 +108,9 @@ def _gradients(task: Pipeline, model: Any, spec: JobSpec, batch: Batch) -> list[
     Images are independent, so that the gradient of the sum of their losses is that of each.
     """
     reducer, scores = model.encoder.reducer, []
-    first, rank = model.encoder.vit.blocks[reducer.settings.layers[0] - 1], reducer.scores
+    first = model.encoder.vit.blocks[reducer.settings.layers[0] - 1]
 
-    def listen(block: Any, tokens: Tokens, hidden: Tensor, keys: Tensor, register_rows: Tensor) -> Tensor:
-        found = rank(block, tokens, hidden, keys, register_rows)
+    def heard(block: Any, tokens: Tokens, hidden: Tensor, keys: Tensor, found: Tensor) -> Tensor:
         if block is first:
             found = found.detach().requires_grad_()
             scores.append(found)
@@ -118,13 +118,12 @@ def _gradients(task: Pipeline, model: Any, spec: JobSpec, batch: Batch) -> list[
 
     before = reducer.settings, reducer.temperature, [one.requires_grad for one in model.parameters()]
     reducer.settings = replace(reducer.settings, gumbel=False)
-    reducer.temperature, reducer.training, reducer.scores = reducer.settings.tau_start, True, listen
+    reducer.temperature, reducer.training = reducer.settings.tau_start, True
     model.requires_grad_(False)
     try:
-        with torch.enable_grad():
+        with listening(reducer, heard), torch.enable_grad():
             task.losses_of_images(model, spec, batch).sum().backward()
     finally:
-        del reducer.scores
         reducer.settings, reducer.temperature, reducer.training = before[0], before[1], False
         for parameter, needed in zip(model.parameters(), before[2], strict=True):
             parameter.requires_grad_(needed)
