@@ -230,36 +230,50 @@ Checkpointing = Annotated[
 ]
 
 
-class TrainConfig(Strict):
-    """One training: how long, how fast, on what."""
+class Training(Strict):
+    """What every training has: how fast, in which precision, how often it says something."""
 
-    length: float = Field(gt=0, description="length of the training, in `unit`")
-    unit: Literal["epochs", "steps"] = Field("epochs", description="unit of length, warm-up and milestones")
-    batch_size: int = Field(ge=1, description="images per optimizer step, over all processes")
     optimizer: OptimizerConfig
-    schedule: ScheduleConfig = ScheduleConfig()
-    augment: AugmentConfig = AugmentConfig()
+    schedule: ScheduleConfig = Field(
+        ScheduleConfig(), description="warm-up and milestones in the unit of the training's length"
+    )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 uses autocast")
-    ema: float | None = Field(None, gt=0, lt=1, description="decay of the weight average; null (default) is off")
     threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
     checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
     log_steps: int = Field(10, ge=1, description="steps between log lines")
     micro_batch: MicroBatch = None
     checkpointing: Checkpointing = None
 
-    @model_validator(mode="after")
-    def _schedule_is_inside(self) -> TrainConfig:
+    def check_schedule(self, length: float, unit: str) -> None:
+        """Refuses a schedule that is not inside a training of some length.
+
+        Raises:
+            ValueError: names what is outside.
+        """
         schedule = self.schedule
-        if schedule.warmup >= self.length:
-            raise ValueError(f"schedule.warmup {schedule.warmup:g} fills the whole training of {self.length:g}")
-        drops, end = list(schedule.milestones), self.length
-        if self.unit == "steps":  # as they will be rounded
+        if schedule.warmup >= length:
+            raise ValueError(f"schedule.warmup {schedule.warmup:g} fills the whole training of {length:g} {unit}")
+        drops, end = list(schedule.milestones), length
+        if unit == "steps":  # as they will be rounded
             drops, end = [math.floor(drop + 0.5) for drop in drops], math.floor(end + 0.5)
         if schedule.kind == "step" and not (drops and drops == sorted(set(drops)) and drops[-1] < end):
             raise ValueError(
-                f"schedule.milestones {list(schedule.milestones)} must name {self.unit} inside a training of "
-                f"{self.length:g}"
+                f"schedule.milestones {list(schedule.milestones)} must name {unit} inside a training of {length:g}"
             )
+
+
+class TrainConfig(Training):
+    """One training: how long, how fast, on what."""
+
+    length: float = Field(gt=0, description="length of the training, in `unit`")
+    unit: Literal["epochs", "steps"] = Field("epochs", description="unit of length, warm-up and milestones")
+    batch_size: int = Field(ge=1, description="images per optimizer step, over all processes")
+    augment: AugmentConfig = AugmentConfig()
+    ema: float | None = Field(None, gt=0, lt=1, description="decay of the weight average; null (default) is off")
+
+    @model_validator(mode="after")
+    def _schedule_is_inside(self) -> TrainConfig:
+        self.check_schedule(self.length, self.unit)
         return self
 
 
@@ -270,28 +284,19 @@ class MixConfig(Strict):
     augment: AugmentConfig = AugmentConfig()
 
 
-class JointTrainConfig(Strict):
+class JointTrainConfig(Training):
     """A training of several tasks in turn; batches and augmentation are those of each task's `method`."""
 
     steps: int = Field(ge=1, description="optimizer steps over all tasks, one of which is drawn uniformly at each")
-    optimizer: OptimizerConfig
-    schedule: ScheduleConfig = Field(ScheduleConfig(), description="warm-up and milestones in steps")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 uses autocast")
-    threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
-    checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
-    log_steps: int = Field(10, ge=1, description="steps between log lines")
-    micro_batch: MicroBatch = None
-    checkpointing: Checkpointing = None
 
     @model_validator(mode="after")
     def _schedule_is_inside(self) -> JointTrainConfig:
-        if self.schedule.warmup >= self.steps:
-            raise ValueError(f"schedule.warmup {self.schedule.warmup:g} fills the whole training of {self.steps} steps")
+        self.check_schedule(self.steps, "steps")
         return self
 
     def of(self, own: TrainConfig) -> TrainConfig:
         """As one of the tasks sees it, whose own training gives batches and augmentation."""
-        shared = {name: getattr(self, name) for name in type(self).model_fields if name != "steps"}
+        shared = {name: getattr(self, name) for name in Training.model_fields}
         return TrainConfig(length=self.steps, unit="steps", batch_size=own.batch_size, augment=own.augment, **shared)
 
 
@@ -322,6 +327,11 @@ class PretrainConfig(Strict):
         None, description="MAE checkpoint (safetensors, or a tensor-only .pth); null pre-trains here"
     )
     share: TaskName | None = Field(None, description="task whose pre-trained backbone is used; null has its own")
+    trained_on: TaskName | None = Field(
+        None,
+        description="task whose start without pruning, of the same seed, gives the backbone that this task's own start "
+        "begins with; null is the pre-training's. A frozen base that tasks share (TAP-F) is the pre-training's anyway",
+    )
     sha256: str | None = Field(
         None,
         pattern="^[0-9a-fA-F]{64}$",
@@ -347,6 +357,8 @@ class PretrainConfig(Strict):
             raise ValueError("give `weights` (a file), `train` (a schedule) or `share` (another task's backbone)")
         if self.share is not None and (self.weights is not None or self.train is not None):
             raise ValueError("`share` takes another task's backbone, so neither `weights` nor `train` can be given")
+        if self.trained_on is not None and self.weights is not None:
+            raise ValueError("`trained_on` begins with a backbone that is trained here, so `weights` cannot be given")
         if self.mix is not None and (self.train is None or self.train.unit != "steps" or self.train.ema is not None):
             raise ValueError("`mix` needs `train`, in steps (data sets have no common epoch) and without `ema`")
         return self
@@ -364,6 +376,11 @@ class ControllerConfig(Strict):
     )
     recovery_bias: float = Field(0.0, description="initial v: sigmoid(v) = 0.5 of the stored offset")
     register_std: float = Field(0.02, gt=0, description="standard deviation of the initial register")
+    register_start: Literal["normal", "class_token"] = Field(
+        "normal",
+        description="where the register starts: a normal draw of register_std, or the pre-trained class token with its "
+        "position, which the pre-training's file has for detection too",
+    )
     schedule: tuple[float, ...] | None = Field(
         None, description="fixed shares of the removal budget per pruning block; null (default) learns the allocation"
     )
@@ -487,6 +504,19 @@ class Length(Strict):
     )
 
 
+class ChosenConfig(Strict):
+    """Values of a method's own in the place of those that all methods share; the budget is the same for all."""
+
+    controller: dict[str, Any] = Field({}, description="settings of the register, as `controller` names them")
+    optimizer: dict[str, Any] = Field({}, description="settings of the optimizer, as `method.optimizer` names them")
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The values by the dotted names of `JobSpec`."""
+        parts = {"controller": self.controller, "train.optimizer": self.optimizer}
+        return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+
+
 class TaskConfig(Strict):
     """One pipeline at one scale."""
 
@@ -506,6 +536,9 @@ class TaskConfig(Strict):
     )
     dense: TrainConfig = Field(description="training without pruning: of that row, or of where all start")
     method: TrainConfig = Field(description="training of every method: one budget for all")
+    chosen: dict[MethodName, ChosenConfig] = Field(
+        {}, description="what methods have of their own, chosen on the calibration split, by method"
+    )
     options: MethodOptions = MethodOptions()
     recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig
@@ -544,8 +577,19 @@ class TaskConfig(Strict):
             )
         _check_blocks("probes.layers", self.probes.layers or (), self.model.depth)
         _check_distinct("methods", self.methods)
+        _check_chosen(self)
         _check_distinct("seeds", self.seeds)
         return self
+
+
+def _check_chosen(task: TaskConfig) -> None:
+    for method, values in task.chosen.items():
+        if method not in task.methods:
+            raise ValueError(f"chosen: '{method}' is not one of the task's methods: {', '.join(task.methods)}")
+        if METHODS[method].method.frozen and values.optimizer:
+            raise ValueError(
+                f"chosen.{method}.optimizer: its training is that of several tasks; set joint.train.optimizer instead"
+            )
 
 
 def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName, TaskConfig]) -> None:
@@ -556,6 +600,16 @@ def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName,
                 f"tasks.{name}.pretrain.share: '{source}' is no other task that pre-trains a backbone here"
             )
         _check_same_backbone(f"tasks.{name}.pretrain.share", source, task.model, tasks[source].model)
+    before = task.pretrain.trained_on
+    if before is not None:
+        where = f"tasks.{name}.pretrain.trained_on"
+        if before == name or before not in tasks or {task.start_from, tasks[before].start_from} != {"dense"}:
+            raise ValueError(f"{where}: '{before}' is no other task with a start of its own (`start_from: dense`)")
+        if tasks[before].pretrain.trained_on is not None:
+            raise ValueError(f"{where}: '{before}' begins with another task's backbone itself; name one that does not")
+        if missing := set(task.seeds) - set(tasks[before].seeds):
+            raise ValueError(f"{where}: '{before}' is not trained with seed {min(missing)}; give both the same seeds")
+        _check_same_backbone(where, before, task.model, tasks[before].model)
     for other in task.pretrain.mix or ():
         if other == name or other not in tasks:
             raise ValueError(f"tasks.{name}.pretrain.mix: '{other}' is no other task of this scale")

@@ -12,21 +12,20 @@ from pathlib import Path
 import pandas as pd
 
 from tap.config.load import load_scale
-from tap.config.methods import DENSE, MAIN
+from tap.config.methods import MAIN
 from tap.config.schema import ScaleConfig
 from tap.controls.policies import FULL
 from tap.errors import UserError
 from tap.paper.control_results import ControlResults, read_controls
 from tap.paper.measured import Measured, Value
+from tap.paper.names import quantity, title_of
 from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.profiles import FOLDER, Profile, read_profile
-from tap.paper.reported import Printed, load_reported, reported_labels
+from tap.paper.reported import Printed, load_reported
 from tap.paper.statements import stated
-from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_paths
+from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy
 from tap.plan.profiles import Shapes, profile_in_use, shapes_of
-from tap.plan.runs import runs_of_table
-from tap.runs import Run
-from tap.task_facts import TASKS
+from tap.plan.results import floor_runs, tidy_paths
 
 
 @dataclass
@@ -62,17 +61,10 @@ class Evidence:
             self._measured[task] = Measured(frame, self.settings.main_rate, self.root, compare=self.compare)
         return self._measured[task]
 
-    def floor_runs(self, task: str) -> list[Run]:
-        """The runs that say whether no pruning is above its floors: no pruning itself, and with a random encoder; none
-        of classification, which has no floors, nor of a task that the scale leaves out."""
-        if not TASKS[task].floors or task not in self.settings.tasks:
-            return []
-        return [run for run in runs_of_table(self.settings, task) if run.method == DENSE]
-
     def caveat(self, task: str) -> str:
         """A sentence behind what is judged on a task whose no pruning is not above every floor; else empty."""
         if task not in self._above_floors:
-            found = Measured(gather(self.floor_runs(task), self.root, self.compare), 1.0, self.root)
+            found = Measured(gather(floor_runs(self.settings, task), self.root, self.compare), 1.0, self.root)
             self._above_floors[task] = found.above_floors(PRIMARY_METRIC[task])
         if self._above_floors[task] is not False:
             return ""
@@ -191,7 +183,7 @@ class Evidence:
         for selector in selectors:
             if self.value(task, selector, metric) is None:
                 method, variant, rate = self.measured(task).key(selector)
-                lacking.append(f"{metric} of results/{self.scale}/runs/{task}/{method}/r{rate:.2f}/{variant}")
+                lacking.append(f"{quantity(metric)} of {title_of(f'{task}/{method}/r{rate:.2f}/{variant}')}")
         return lacking
 
 
@@ -209,12 +201,3 @@ def reference(name: str) -> Printed:
     if found is None or found.value is None:
         raise UserError(f"reported: the paper prints no number at '{name}'")
     return found
-
-
-def names_of_rows() -> dict[str, str]:
-    """Printed names of methods and ablations by their keys."""
-    names: dict[str, str] = {}
-    for label in ("tab:cls", "tab:seg", "tab:det", "tab:ablation"):
-        if label in reported_labels():
-            names |= {row.key: row.label for row in load_reported(label).rows}
-    return names | {"tap": "TAP-J"}

@@ -1,8 +1,9 @@
 """Does the register decide? The ranking of a trained register beside that of others which have learned nothing of it.
 
 A register that ranks the patches as any fresh one does has not learned to choose, whatever its score: its choice is
-that of the frozen query projection. So on some validation images the checkpoint is run again with fresh registers, and
-in a joint model with those of the other tasks, in the place of its own; all else stays. Incoming attention is asked at
+that of the frozen query projection. So on some validation images the checkpoint is run again with fresh registers, with
+the very one that its training began with, and in a joint model with those of the other tasks, in the place of its own;
+all else stays. Incoming attention is asked at
 the very states that the trained register has seen.
 """
 
@@ -21,6 +22,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from tap.config.schema import JobSpec
+from tap.controls.listening import listening
 from tap.encoder.blocks import project, ragged_incoming_attention
 from tap.encoder.tokens import Tokens
 from tap.encoder.weights import read_tensors
@@ -93,7 +95,12 @@ def register_metrics(
                 trained = hear(model.encoder, images, batch.sample_ids, attention=True)
                 _add(found, "register_attention", attention_agreement(trained))
                 together = max(1, spec.eval.batch_size // len(images))
-                for name, registers in (("register_fresh", fresh_ones), ("register_other", tuple(others.values()))):
+                replaced = {
+                    "register_fresh": fresh_ones,
+                    "register_start": (start,),
+                    "register_other": tuple(others.values()),
+                }
+                for name, registers in replaced.items():
                     for first in range(0, len(registers), together):
                         stack = torch.stack(tuple(registers[first : first + together])).to(device)
                         passes = hear(model.encoder, images, batch.sample_ids, stack)
@@ -218,12 +225,10 @@ def _listening(
     Both are attributes of the instance in front of its class's methods, so that no code of the encoder knows of it.
     """
     reducer, blocks = encoder.reducer, list(encoder.vit.blocks)
-    rank = reducer.scores
     down, across = encoder.vit.patch_embed.patch_size
     patches = (images.shape[-2] // down) * (images.shape[-1] // across)
 
-    def listen(block: Any, tokens: Tokens, hidden: Tensor, keys: Tensor, register_rows: Tensor) -> Tensor:
-        found = rank(block, tokens, hidden, keys, register_rows)
+    def heard(block: Any, tokens: Tokens, hidden: Tensor, keys: Tensor, found: Tensor) -> Tensor:
         layer = 1 + next(place for place, one in enumerate(blocks) if one is block)
         scores[layer] = _by_index(found, tokens, patches)
         if received is not None:
@@ -235,13 +240,12 @@ def _listening(
         assert registers is not None
         return registers.repeat_interleave(len(images), dim=0)[:, None]
 
-    reducer.scores = listen
     if registers is not None:
         reducer.controller.initial = initial
     try:
-        yield
+        with listening(reducer, heard):
+            yield
     finally:
-        del reducer.scores
         if registers is not None:
             del reducer.controller.initial
 

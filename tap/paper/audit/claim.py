@@ -7,6 +7,7 @@ at which the part can be judged: orders and signs also at desk scale, printed va
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -77,6 +78,18 @@ class Part(BaseModel):
         )
 
 
+def _with_data(outcome: Outcome, evidence: Evidence) -> Outcome:
+    """The outcome, whose sentence names what the runs behind it had in the place of the paper's data."""
+    behind = [run.removeprefix("probes/").partition("/")[0] for run in outcome.runs]
+    data = _stand_ins(evidence, [task for task in TASKS if task in behind])
+    return replace(outcome, sentence=f"{outcome.sentence} Measured {data}.") if data else outcome
+
+
+def _stand_ins(evidence: Evidence, tasks: Sequence[str]) -> str:
+    configured = evidence.settings.tasks
+    return stand_ins((task, configured[task].data.name) for task in tasks if task in configured)
+
+
 def _comparable(outcome: Outcome, evidence: Evidence) -> Outcome:
     """The outcome, or that it is none because the register of a run behind it did not learn."""
     note = learning_note(evidence, outcome.runs)
@@ -129,9 +142,8 @@ class Claim(BaseModel):
         Raises:
             UserError: results cannot be read.
         """
-        outcomes = tuple(part.judge(evidence) for part in self.parts)
-        configured = evidence.settings.tasks
-        data = stand_ins((task, configured[task].data.name) for task in self.tasks if task in configured)
+        outcomes = tuple(_with_data(part.judge(evidence), evidence) for part in self.parts)
+        data = _stand_ins(evidence, self.tasks)
         if evidence.scale == "smoke":
             return Judgement(self, evidence.scale, Verdict.NOT_MEASURED, outcomes, data)
         judged = [
@@ -149,7 +161,7 @@ class Judgement:
         scale: whose results.
         verdict: on all parts that the scale can judge.
         outcomes: of each part.
-        data: what stood in for the paper's data, as the end of a sentence; empty where it is the same.
+        data: what stood in for the paper's data; empty where it is the same.
     """
 
     claim: Claim
@@ -165,7 +177,7 @@ class Judgement:
             text = f"not measured at {self.scale} scale"
         else:
             text = f"{self.verdict} at {self.scale} scale"
-        text += self.data
+        text += f", {self.data}" if self.data else ""
         judged = [part for part in self.claim.parts if self.scale in part.scales]
         if self.scale != "smoke" and 0 < len(judged) < len(self.claim.parts):
             text += f" ({len(judged)} of {len(self.claim.parts)} parts; the others need another scale)"

@@ -32,7 +32,7 @@ class Outcome:
         seeds: seeds behind the number.
         runs: ids of the runs behind it.
         devices: what they ran on.
-        missing: what has not been made, each as a run or file with the quantity that it should give.
+        missing: what has not been made, in words: quantities with the runs that should give them.
     """
 
     verdict: Verdict

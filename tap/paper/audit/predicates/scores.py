@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tap.config.methods import SCORES
 from tap.paper.audit.outcome import Outcome, Verdict, by_interval, combine, not_measured
-from tap.paper.evidence import Evidence, names_of_rows, reference
+from tap.paper.evidence import Evidence, reference
 from tap.paper.measured import Value
+from tap.paper.names import names_of_rows, quantity, task_title
 from tap.paper.reported import load_reported
 
 
@@ -28,7 +29,7 @@ def higher(
         return not_measured(*missing)
     found = evidence.difference(task, a, b, metric)
     if found is None:
-        return not_measured(f"{metric} of {a} and {b} on {task} with a common seed")
+        return not_measured(_common_seed(task, metric, a, b))
     sentence = f"{title(a)} minus {title(b)}, {task} {metric}: {_with_bounds(found)}{_paper(reported)}."
     if points:
         sentence = f"{sentence[:-1]}; the lead must be above {points:+g}."
@@ -92,7 +93,7 @@ def loses_at_most(
     missing = evidence.lacking(task, (a, b), metric)
     found = evidence.difference(task, a, b, metric)
     if missing or found is None:
-        return not_measured(*(missing or [f"{metric} of {a} and {b} on {task} with a common seed"]))
+        return not_measured(*(missing or [_common_seed(task, metric, a, b)]))
     bound = float(reference(points).high) if isinstance(points, str) else points
     sentence = (
         f"{title(a)} minus {title(b)}, {task} {metric}: {_with_bounds(found)}{_paper(reported)}; "
@@ -119,7 +120,7 @@ def value(
     missing = evidence.lacking(task, (a,) if b is None else (a, b), metric)
     found = evidence.value(task, a, metric) if b is None else evidence.difference(task, a, b, metric)
     if missing or found is None:
-        return not_measured(*(missing or [f"{metric} of {a} and {b} on {task} with a common seed"]))
+        return not_measured(*(missing or [_common_seed(task, metric, a, b)]))
     printed = reference(reported)
     distance = abs(found.mean - float(printed.value or 0))
     what = title(a) if b is None else f"{title(a)} minus {title(b)}"
@@ -134,7 +135,7 @@ def deviation_at_most(evidence: Evidence, *, task: str, metric: str, a: str, rep
     if found is None:
         return not_measured(*evidence.lacking(task, (a,), metric))
     if found.sd is None:
-        return not_measured(f"{metric} of {a} on {task} with at least two seeds")
+        return not_measured(f"{quantity(metric)} of {title(a)} on {task_title(task)} with at least two seeds")
     printed = reference(reported)
     sentence = f"{title(a)}, {task} {metric}: SD {found.sd:.3f} over {len(found.seeds)} seeds (at most {printed.text})."
     verdict = Verdict.SUPPORTED if found.sd <= float(printed.high) else Verdict.CONTRADICTED
@@ -150,6 +151,10 @@ def title(selector: str) -> str:
     if variant:
         text += f" with {names.get(variant, variant.replace('_', ' '))}"
     return f"{text} at {rate}" if rate else text
+
+
+def _common_seed(task: str, metric: str, a: str, b: str) -> str:
+    return f"{quantity(metric)} of {title(a)} and {title(b)} on {task_title(task)} with a common seed"
 
 
 def _with_bounds(found: Value) -> str:
