@@ -7,11 +7,13 @@ turn. Where that changes which jobs a stage has, or what one of them is planned 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from tap.config.schema import ScaleConfig, TaskConfig
+from tap.config.methods import METHODS
+from tap.config.schema import ChosenConfig, ScaleConfig, TaskConfig
 from tap.errors import UserError
 from tap.jobs.job import Job
 from tap.jobs.registry import JOBS
@@ -85,8 +87,18 @@ def with_other_values(cfg: ScaleConfig, name: str) -> ScaleConfig:
     section = name.removeprefix(EVERY_TASK)
     if section == name:
         return cfg.model_copy(update=_others(cfg, [name]))
-    tasks = {task: settings.model_copy(update=_others(settings, [section])) for task, settings in cfg.tasks.items()}
+    changes = _chosen if section == "chosen" else partial(_others, names=[section])
+    tasks = {task: settings.model_copy(update=changes(settings)) for task, settings in cfg.tasks.items()}
     return cfg.model_copy(update={"tasks": tasks})
+
+
+def _chosen(task: TaskConfig) -> dict[str, Any]:
+    """Values of their own for all methods: there are no others of what may be without any."""
+    own = {
+        name: {"controller": {"register_std": 1.0}} if METHODS[name].method.frozen else {"optimizer": {"lr": 1.0}}
+        for name in task.methods
+    }
+    return {"chosen": {name: ChosenConfig.model_validate(values) for name, values in own.items()}}
 
 
 def _plan(cfg: ScaleConfig, one: Planned) -> str | None:

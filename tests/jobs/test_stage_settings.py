@@ -13,7 +13,7 @@ def test_sections_are_read_by_the_stages_whose_jobs_plan_with_them():
     assert set(read["pretrain"]) == {"tasks.*.data", "tasks.*.model", "tasks.*.pretrain"}
     assert {"tasks.*.dense", "tasks.*.method", "tasks.*.start_from"} <= set(read["base"])
     assert not {"tasks.*.eval", "controller", "keep_rates"} & set(read["base"])
-    assert {"keep_rates", "controller", "tasks.*.methods", "tasks.*.method"} <= set(read["tap"])
+    assert {"keep_rates", "controller", "tasks.*.methods", "tasks.*.method", "tasks.*.chosen"} <= set(read["tap"])
     assert {"tasks.*.eval", "tasks.*.controls"} <= set(read["evaluate"])
     assert {"tasks.*.eval", "tasks.*.probes"} <= set(read["probes"])
     assert read["audit"] == ["main_rate"]

@@ -5,7 +5,8 @@ literal ``READS``, what it is made from:
 
 * ``"probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks;
 * ``"profiles"``: the growth of a machine, without which it cannot be drawn.
-* ``"rates"`` and ``"controls"``: what tables of these groups are made from.
+* ``"rates"`` and ``"controls"``: what tables of these groups are made from;
+* ``"settings"``: no result, as a drawing of the method.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from tap.paper.listing import declared
 
-GROUPS = declared(Path(__file__).parent, "fig_", ("probes", "profiles", "rates", "controls"))
+GROUPS = declared(Path(__file__).parent, "fig_", ("probes", "profiles", "rates", "controls", "settings"))
 """What each figure is made from, by file stem."""
 FIGURES = tuple(GROUPS)
 """File stems of all figures."""
