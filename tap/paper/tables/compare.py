@@ -17,7 +17,7 @@ import pandas as pd
 from tap.config.methods import DENSE
 from tap.paper.measured import Value
 from tap.paper.reported import Row
-from tap.paper.statistics import Interval, interval, spearman
+from tap.paper.statistics import Interval, interval, resampled_correlation, spearman
 from tap.paper.tables.table import Filled, number_of, status_of, text_of
 
 AGREES, CONTRADICTS, UNRESOLVED = "agrees", "contradicts", "unresolved"
@@ -68,7 +68,8 @@ def rank_correlation(frame: pd.DataFrame, metric: str, filled: Filled | None = N
     Args:
         frame: what `compare` returned.
         metric: the score.
-        filled: where given, the interval over resamples of the images comes from its runs; else the bounds are NaN.
+        filled: where given, the interval over resamples of images, seeds and rows comes from its runs; else the bounds
+            are NaN.
 
     Returns:
         Number of common rows, and the correlation; None for fewer than three rows or a side without differences.
@@ -82,12 +83,11 @@ def rank_correlation(frame: pd.DataFrame, metric: str, filled: Filled | None = N
     if math.isnan(estimate):
         return len(rows), None
     measured = None if filled is None else filled.evidence.measured(filled.table.task)
-    parts = [measured.resampled(row, metric) for row in rows["row"]] if measured is not None else []
-    known = [part for part in parts if part is not None]
+    parts = [measured.estimate(row, metric) for row in rows["row"]] if measured is not None else []
+    known = [part.drawn for part in parts if part is not None and part.drawn is not None]
     if not known or len(known) < len(rows):
         return len(rows), Interval(estimate, math.nan, math.nan)
-    resampled = spearman(np.stack(known, axis=1), printed[None])
-    return len(rows), interval(estimate, resampled[~np.isnan(resampled)])
+    return len(rows), interval(estimate, resampled_correlation(np.stack(known, axis=1), printed[None]))
 
 
 def verdicts(frame: pd.DataFrame, metric: str | None = None) -> dict[str, int]:
