@@ -242,8 +242,8 @@ def _rows(
 
 
 def _packed(arrays: Sequence[Mapping[str, np.ndarray]]) -> bytes:
-    """The per-image values as an archive: `sample_id`, and `place` where there is one, `(n,)`; every other array with the
-    probe in front `(V, n, ...)`.
+    """The per-image values as an archive: `sample_id`, and `place` where images have one, `(n,)`; all other arrays have
+    the probe in front `(V, n, ...)`.
 
     Token counts are left out: a probe keeps the same number in every image.
     """

@@ -8,7 +8,8 @@ import pytest
 from tap.config.methods import CRITERIA, SCORES
 from tap.criteria.registry import CRITERIA as REGISTRY
 from tap.errors import UserError
-from tap.paper.probe_results import Estimate, correlation, files_behind, read_probe
+from tap.paper.estimate import Estimate
+from tap.paper.probe_results import correlation, files_behind, read_probe
 from tap.paper.reported import load_reported
 from tap.paper.tidy_probes import SCHEMA, gather_probes, read_tidy_probes, tidy_probes_path, write_tidy_probes
 from tap.provenance.record import Stamp, read_record
@@ -104,14 +105,15 @@ def test_names_of_criteria_are_those_of_the_registry_and_of_the_printed_tables()
 def test_correlation_resamples_both_sides() -> None:
     generator = np.random.default_rng(0)
     first, second = (
-        [Estimate(sign * k, sign * k + generator.normal(0, 0.1, 50)) for k in range(6)] for sign in (1.0, -1.0)
+        [Estimate(np.array([sign * k]), (sign * k + generator.normal(0, 0.1, 50))[None], 9) for k in range(6)]
+        for sign in (1.0, -1.0)
     )
     value, bounds = correlation(first, second)
     assert value == -1
     assert (bounds.low, bounds.high) == (-1, -1)
-    value, bounds = correlation(first, [Estimate(item.value, None) for item in second])
+    value, bounds = correlation(first, [Estimate(item.by_seed, None) for item in second])
     assert (value, bounds) == (-1, None)
-    assert np.isnan(correlation(first, [Estimate(1.0, np.ones(50))] * 6)[0])
+    assert np.isnan(correlation(first, [Estimate(np.ones(1), np.ones((1, 50)), 9)] * 6)[0])
     for few in ([], first[:1]):
         value, bounds = correlation(few, few)
         assert np.isnan(value)

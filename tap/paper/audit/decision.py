@@ -75,6 +75,15 @@ def above(
     return Decision(Verdict.INCONCLUSIVE, p, resolution_of(precision, wanted))
 
 
+def sign_of(found: Value, printed: float) -> Decision:
+    """Whether a difference has the sign of the printed one, however small it is."""
+    if printed > 0:
+        return above(found, 0.0, printed, minimum=0.0)
+    bounds = None if found.interval is None else Interval(-found.mean, -found.interval.high, -found.interval.low)
+    values = tuple(-value for value in found.by_seed)
+    return above(replace(found, mean=-found.mean, interval=bounds, by_seed=values), 0.0, -printed, minimum=0.0)
+
+
 def within(found: Value, target: float, tolerance: float) -> Decision:
     """Whether a number is within a tolerance of a printed one.
 

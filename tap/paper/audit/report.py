@@ -15,10 +15,10 @@ from tap.paper.tables.caption import SMOKE_NOTE
 from tap.paper.tables.table import Status
 
 HOW_TO_READ = {
-    Verdict.SUPPORTED: "every part that this scale can judge was measured, and no interval over seeds and units includes "
-    "the opposite",
-    Verdict.CONTRADICTED: "a part that it needs, or every part that decides anything, is clearly the other way round in "
-    "three seeds or more",
+    Verdict.SUPPORTED: "every part that this scale can judge was measured, and no interval over seeds and "
+    "units includes the opposite",
+    Verdict.CONTRADICTED: "a part that it needs, or every part that decides anything, is clearly the other way round "
+    "in three seeds or more",
     Verdict.INCONCLUSIVE: "intervals include both, parts disagree or are not measured yet, or results are not as a job "
     "made them",
     Verdict.NOT_COMPARABLE: "what was measured does not test it: the task is not above its floor, a register did not "

@@ -1,8 +1,9 @@
 """Measured beside reported: values side by side; of judged columns also signs, order and rank correlation.
 
 The two come from different data, models and devices, so values are only set side by side. What is judged is the sign
-of every change from no pruning and the order of every pair of methods. An interval that includes zero settles nothing,
-and is called unresolved rather than agreement or contradiction.
+of every change from no pruning and the order of every pair of methods, by the rule of the audit
+(`tap.paper.audit.decision`): an interval that includes zero settles nothing, nor do one or two seeds that point the
+other way, which is called unresolved rather than agreement or contradiction.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import numpy as np
 import pandas as pd
 
 from tap.config.methods import DENSE
+from tap.paper.audit.decision import sign_of
+from tap.paper.audit.outcome import Verdict
 from tap.paper.measured import Value
 from tap.paper.reported import Row
 from tap.paper.statistics import Interval, interval, resampled_correlation, spearman
@@ -22,6 +25,7 @@ from tap.paper.tables.table import Filled, number_of, status_of, text_of
 
 AGREES, CONTRADICTS, UNRESOLVED = "agrees", "contradicts", "unresolved"
 NOT_MEASURED, NOT_REPORTED, NO_VERDICT = "not measured", "not reported", ""
+_VERDICTS = {Verdict.SUPPORTED: AGREES, Verdict.CONTRADICTED: CONTRADICTS, Verdict.INCONCLUSIVE: UNRESOLVED}
 
 COLUMNS = (
     "scale",
@@ -183,8 +187,7 @@ def _judged(difference: object, printed: float | None) -> dict:
     if printed == 0:  # a tie at the printed precision says nothing about the order
         return found | {"verdict": NO_VERDICT}
     same = (difference.mean > 0) == (printed > 0) and difference.mean != 0
-    resolved = AGREES if same else CONTRADICTS
-    return found | {"same_sign": same, "verdict": resolved if bounds is not None and bounds.sign else UNRESOLVED}
+    return found | {"same_sign": same, "verdict": _VERDICTS[sign_of(difference, printed).verdict]}
 
 
 def _bounds(low: float | None, high: float | None) -> str:

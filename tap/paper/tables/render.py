@@ -37,8 +37,9 @@ CELL_COLUMNS = (
     "runs",
 )
 """One line per cell, with what it takes to walk back to its runs: row and its printed name, column and unit; value, SD
-over seeds, the value of each seed, and paired 95 % interval over units and seeds (of changes), or words; number of seeds; how the cell is known
-(`tap.paper.tables.table.Status`); whether the paper has it; then where it was measured, and the ids of all runs."""
+over seeds, the value of each seed, and 95 % interval over units and seeds (of changes), or words; number of seeds; how
+the cell is known (`tap.paper.tables.table.Status`); whether the paper has it; then where it was measured, and the ids
+of all runs."""
 
 _FACTS = ("device", "batch", "dtype", "kernel")
 
