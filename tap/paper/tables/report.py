@@ -29,8 +29,8 @@ from tap.paper.tables.table import Content, Filled, Status, number_of, status_of
 _JUDGED = (
     "Data, model and device differ from the paper's, so values are not expected to be equal; signs and order are "
     "what can be compared. Intervals are 95 % paired bootstrap intervals over the test images, or the places that "
-    "these show, and over seeds; one that includes zero settles nothing, nor do fewer than three seeds contradict. Reported "
-    "differences come without intervals. Values of single seeds stand in parentheses."
+    "these show, and over seeds; one that includes zero settles nothing, nor do fewer than three seeds contradict. "
+    "Reported differences come without intervals. Values of single seeds stand in parentheses."
 )
 _BESIDE = "Verdicts on what the paper claims of these numbers are in the audit."
 _MEANINGS = {

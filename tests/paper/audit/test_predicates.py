@@ -237,9 +237,7 @@ def test_between_takes_numbers_and_printed_ones(results) -> None:
     printed = "tab:allocation-controls/shared_static/seg_share_3"
     assert ask(results, "between", *runs, **arguments, high=printed).verdict == INCONCLUSIVE
     assert ask(results, "between", **arguments, high=45.0).verdict == SUPPORTED
-    assert ask(results, "between", **arguments, high=31.0).verdict == INCONCLUSIVE, (
-        "inside, but seeds differ by as much"
-    )
+    assert ask(results, "between", **arguments, high=31.0).verdict == INCONCLUSIVE, "seeds differ by as much"
     assert ask(results, "between", **arguments, low=45.0).verdict == CONTRADICTED
 
 
