@@ -6,8 +6,9 @@ The percentile interval of these is what tables and figures show. All methods of
 them.
 
 A percentile interval over two or three seeds is shorter than it should be, since so few values cannot show how far
-others would lie. A verdict therefore also asks for the t statistic of the mean, whose error adds up both levels and
-whose degrees of freedom say how well each is known (Satterthwaite).
+others would lie. A verdict therefore also asks for a t test of the mean, in which the variance of each level counts
+with the t quantile of its own degrees of freedom (Cochran's approximation). Pooled degrees of freedom (Satterthwaite's)
+would not do: where three seeds happen to lie close together they take the larger ones of the units for both.
 """
 
 from __future__ import annotations
@@ -20,12 +21,19 @@ from typing import Final
 
 import numpy as np
 from scipy import stats
+from scipy.optimize import brentq
+from scipy.special import stdtrit
 
 from tap.paper.statistics import LEVEL, Array, Interval, interval
 from tap.seeds import derive_seed
 
+ALPHA: Final = 0.025
+"""Two-sided level of a verdict: half of what the 95 % intervals leave out, since an approximate test of a few seeds must
+not be wrong more than once in twenty."""
 _MOST: Final = 1_000_000
 """A sample beyond this is as good as none."""
+_SMALLEST: Final = 1e-12
+"""p-values are not told apart below this."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +58,14 @@ class Precision:
         return math.sqrt(self.of_seeds + self.of_units)
 
     @property
-    def freedom(self) -> float:
-        """Degrees of freedom of the error by Satterthwaite; infinite where there is no error."""
-        parts = self.of_seeds**2 / max(self.seeds - 1, 1) + self.of_units**2 / max(self.units - 1, 1)
-        return (self.of_seeds + self.of_units) ** 2 / parts if parts > 0 else math.inf
+    def resolution(self) -> float:
+        """The smallest distance that can be told from none: its p-value is `ALPHA`. NaN for one seed."""
+        return self._half(ALPHA)
 
     @property
-    def resolution(self) -> float:
-        """The smallest distance that can be told from none: half of the 95 % t interval. NaN for one seed."""
-        if math.isnan(self.error):
-            return math.nan
-        return float(stats.t.ppf((1 + LEVEL) / 2, self.freedom)) * self.error
+    def half_interval(self) -> float:
+        """Half of the 95 % t interval. NaN for one seed."""
+        return self._half(1 - LEVEL)
 
     def p(self, distance: float) -> float:
         """Two-sided p-value of a mean that lies `distance` from a number; NaN for one seed."""
@@ -68,7 +73,21 @@ class Precision:
             return math.nan
         if self.error == 0:
             return float(distance == 0)
-        return float(2 * stats.t.sf(abs(distance) / self.error, self.freedom))
+        far = abs(distance)
+        if far <= self._half(1.0):
+            return 1.0
+        if far >= self._half(_SMALLEST):
+            return _SMALLEST
+        return math.exp(brentq(lambda log: self._half(math.exp(log)) - far, math.log(_SMALLEST), 0.0, rtol=1e-6))
+
+    def _half(self, alpha: float) -> float:
+        """Half of the t interval that leaves out `alpha`: both levels, each with its own quantile."""
+        if math.isnan(self.error):
+            return math.nan
+        levels = ((self.of_seeds, self.seeds), (self.of_units, self.units))
+        # `stdtrit` is SciPy's bare quantile of t; the distribution object takes a hundred times as long.
+        squares = (variance * stdtrit(count - 1, 1 - alpha / 2) ** 2 for variance, count in levels if variance > 0)
+        return math.sqrt(sum(squares))
 
     def sample_for(self, distance: float) -> tuple[int, int] | None:
         """Seeds and units with which `distance` would be the resolution; None if that is out of reach or not known.
@@ -77,7 +96,7 @@ class Precision:
         """
         if math.isnan(self.error) or distance <= 0:
             return None
-        factor = (float(stats.norm.ppf((1 + LEVEL) / 2)) * self.error / distance) ** 2
+        factor = (float(stats.norm.isf(ALPHA / 2)) * self.error / distance) ** 2
         needed = tuple(max(2, math.ceil(count * max(factor, 1.0))) for count in (self.seeds, self.units))
         return (needed[0], needed[1]) if max(needed) < _MOST else None
 

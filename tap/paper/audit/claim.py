@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tap.errors import UserError
 from tap.paper.audit.comparable import not_comparable
-from tap.paper.audit.decision import ALPHA, holm
+from tap.paper.audit.decision import Decision, corrected_verdicts, holm
 from tap.paper.audit.outcome import Outcome, Verdict, combine, not_measured
 from tap.paper.audit.predicates import OF_LEARNING, OF_PROBES, PREDICATES
 from tap.paper.audit.words import stand_ins
@@ -155,16 +155,15 @@ class Claim(BaseModel):
 
 
 def corrected(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
-    """The outcomes of a claim's parts after Holm's correction: looking often enough finds something somewhere."""
+    """The outcomes of a claim's parts after Holm's correction, with their adjusted p-values."""
+    parts = [Decision(item.verdict, item.p if item.verdict in _TESTED else None) for item in outcomes]
+    adjusted, count = holm([part.p for part in parts]), sum(part.p is not None for part in parts)
     found = []
-    tested = [outcome.p if outcome.verdict in _TESTED else None for outcome in outcomes]
-    count = sum(p is not None for p in tested)
-    for outcome, p, adjusted in zip(outcomes, tested, holm(tested), strict=True):
-        if p is not None and outcome.verdict != Verdict.INCONCLUSIVE and adjusted > ALPHA:
-            reason = f"Of {count} parts looked at, its p-value is {adjusted:.2g} by Holm's correction."
-            sentence = f"{outcome.sentence} {reason}"
-            outcome = replace(outcome, verdict=Verdict.INCONCLUSIVE, sentence=sentence, reason=reason)
-        found.append(outcome if p is None else replace(outcome, p=adjusted))
+    for outcome, part, verdict, p in zip(outcomes, parts, corrected_verdicts(parts), adjusted, strict=True):
+        if verdict != outcome.verdict:
+            reason = f"Of {count} parts looked at, its p-value is {p:.2g} by Holm's correction."
+            outcome = replace(outcome, verdict=verdict, sentence=f"{outcome.sentence} {reason}", reason=reason)
+        found.append(outcome if part.p is None else replace(outcome, p=p))
     return tuple(found)
 
 

@@ -15,11 +15,10 @@ import numpy as np
 from scipy import stats
 
 from tap.paper.audit.outcome import Verdict
-from tap.paper.estimate import Precision
+from tap.paper.estimate import ALPHA, Precision
 from tap.paper.measured import Value
 from tap.paper.statistics import LEVEL, Interval
 
-ALPHA: Final = 1 - LEVEL
 LEAST_SEEDS: Final = 3
 """Seeds of one sign without which nothing is contradicted."""
 MINIMUM_EFFECT: Final = 0.1
@@ -134,13 +133,15 @@ def over_runs(found: Mapping[str, float]) -> Value:
     of_seeds = float(np.var(values, ddof=1)) / len(values) if len(values) > 1 else math.nan
     value = Value.of(dict(enumerate(values)), found)
     precision = Precision(of_seeds, 0.0, len(values), len(values))
-    half = precision.resolution
+    half = precision.half_interval
     return replace(value, interval=Interval(value.mean, value.mean - half, value.mean + half), precision=precision)
 
 
 def deviation_interval(deviation: float, seeds: int) -> Interval:
     """95 % interval of a standard deviation over seeds, of normal values."""
-    low, high = (deviation * math.sqrt((seeds - 1) / stats.chi2.ppf(q, seeds - 1)) for q in (1 - ALPHA / 2, ALPHA / 2))
+    low, high = (
+        deviation * math.sqrt((seeds - 1) / stats.chi2.ppf(q, seeds - 1)) for q in ((1 + LEVEL) / 2, (1 - LEVEL) / 2)
+    )
     return Interval(deviation, low, high)
 
 
@@ -152,6 +153,15 @@ def holm(p_values: Sequence[float | None]) -> list[float]:
         largest = max(largest, min(1.0, (len(known) - rank) * p))
         adjusted[place] = largest
     return adjusted
+
+
+def corrected_verdicts(parts: Sequence[Decision]) -> list[Verdict]:
+    """Verdicts of the parts of a claim after Holm's correction: looking often enough finds something somewhere."""
+    adjusted = holm([part.p for part in parts])
+    return [
+        Verdict.INCONCLUSIVE if part.p is not None and p > ALPHA else part.verdict
+        for part, p in zip(parts, adjusted, strict=True)
+    ]
 
 
 def resolution_of(precision: Precision, wanted: float) -> str:

@@ -71,8 +71,8 @@ class Outcome:
         if bounds:
             self.differences = [item for item in self.differences if not is_of_interval(item)]
             self.notes.append(
-                f"{len(bounds)} bounds of intervals and verdicts by them in {len({item.file for item in bounds})} files of "
-                f"other code are others by today's (the first: {bounds[0]}); their own code compares them"
+                f"{len(bounds)} bounds of intervals, and verdicts by them, in {len({item.file for item in bounds})} "
+                f"files of other code are others by today's (the first: {bounds[0]}); their own code compares them"
             )
 
         unknown = list(filter(is_unknown, self.differences))
