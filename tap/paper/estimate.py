@@ -28,8 +28,8 @@ from tap.paper.statistics import LEVEL, Array, Interval, interval
 from tap.seeds import derive_seed
 
 ALPHA: Final = 0.025
-"""Two-sided level of a verdict: half of what the 95 % intervals leave out, since an approximate test of a few seeds must
-not be wrong more than once in twenty."""
+"""Two-sided level of a verdict: half of what the 95 % intervals leave out, since an approximate test of a few seeds
+must not be wrong more than once in twenty."""
 _MOST: Final = 1_000_000
 """A sample beyond this is as good as none."""
 _SMALLEST: Final = 1e-12

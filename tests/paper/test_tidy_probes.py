@@ -18,7 +18,7 @@ DROPS = {("coverage", block, alpha): 2.0 + alpha for block in (3, 6) for alpha i
 
 
 def test_one_row_per_probe_and_metric_and_the_csv_gives_it_back(results) -> None:
-    results.probe("seg", "layers", {("random", 3, 1.0): 4.0})
+    results.probe("seg", "layers", {("random", 3, 1.0): 4.0}, seeds=(0,))
     results.probe("seg", "recovery", DROPS, seeds=(0, 1))
     path = write_tidy_probes("desk", "seg", results.root, Stamp("gather_probes"))
     assert path == results.root / tidy_probes_path("desk", "seg")
@@ -129,7 +129,7 @@ def test_a_record_without_facts_is_refused(results) -> None:
 
 
 def test_a_value_that_its_per_image_values_do_not_give_is_refused(results) -> None:
-    results.probe("cls", "layers", {("random", 1, None): 4.0})
+    results.probe("cls", "layers", {("random", 1, None): 4.0}, seeds=(0,))
     path = results.root / "results/desk/probes/cls/layers/values.csv"
     values = pd.read_csv(path)
     values.loc[1, "value"] = 79.0

@@ -77,7 +77,7 @@ def test_the_page_works_in_a_browser_without_any_console_message(audit: Audit, p
     assert console(log) == []
     seen = json.loads(dom.split("SEEN")[1].replace("&amp;", "&"))
     assert seen["shown"] == audit.count(Verdict.CONTRADICTED) > 0
-    assert (seen["before"], seen["after"], seen["open"]) == (1, 2, False)
+    assert (seen["before"], seen["after"], seen["open"]) == (3, 4, False)
     assert seen["enlarged"].startswith("No pruning, classification, seed 0: Validation images")
     assert seen["shrunk"]
     assert seen["theme"] in ("dark", "light")
