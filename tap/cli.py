@@ -178,7 +178,9 @@ def config_generate() -> None:
 @groups["dvc"].command("generate")
 def dvc_generate() -> None:
     """Write dvc.yaml anew."""
-    print(stages.generate())
+    from tap.jobs.pipeline import generate
+
+    print(generate())
 
 
 @groups["dvc"].command("collect")

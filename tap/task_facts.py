@@ -141,7 +141,11 @@ DET: Final = TaskFacts(
     "Detection",
     "tap.tasks.detection.task:Detection",
     (Metric("box_ap", "box AP"), Metric("mask_ap", "mask AP")),
-    (MICROSCOPY, Dataset("coco", checking="tap.tasks.detection.check")),
+    (
+        Dataset("fashion_scenes", preparing="tap.tasks.fashion_scenes.scenes"),
+        MICROSCOPY,
+        Dataset("coco", checking="tap.tasks.detection.check"),
+    ),
     dense=True,
     background=True,
     libraries=("onedl-mmdetection", "pycocotools"),

@@ -34,7 +34,7 @@ def test_entries_name_what_is_there():
 
 
 def test_every_data_set_is_prepared_or_checked():
-    assert list(DATASETS) == ["fashion_mnist", "imagenet", "microscopy", "ade20k", "coco"]
+    assert list(DATASETS) == ["fashion_mnist", "imagenet", "microscopy", "ade20k", "fashion_scenes", "coco"]
     for data in DATASETS.values():
         assert bool(data.preparing) != bool(data.checking)
         assert (

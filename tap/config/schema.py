@@ -230,36 +230,50 @@ Checkpointing = Annotated[
 ]
 
 
-class TrainConfig(Strict):
-    """One training: how long, how fast, on what."""
+class Training(Strict):
+    """What every training has: how fast, in which precision, how often it says something."""
 
-    length: float = Field(gt=0, description="length of the training, in `unit`")
-    unit: Literal["epochs", "steps"] = Field("epochs", description="unit of length, warm-up and milestones")
-    batch_size: int = Field(ge=1, description="images per optimizer step, over all processes")
     optimizer: OptimizerConfig
-    schedule: ScheduleConfig = ScheduleConfig()
-    augment: AugmentConfig = AugmentConfig()
+    schedule: ScheduleConfig = Field(
+        ScheduleConfig(), description="warm-up and milestones in the unit of the training's length"
+    )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 uses autocast")
-    ema: float | None = Field(None, gt=0, lt=1, description="decay of the weight average; null (default) is off")
     threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
     checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
     log_steps: int = Field(10, ge=1, description="steps between log lines")
     micro_batch: MicroBatch = None
     checkpointing: Checkpointing = None
 
-    @model_validator(mode="after")
-    def _schedule_is_inside(self) -> TrainConfig:
+    def check_schedule(self, length: float, unit: str) -> None:
+        """Refuses a schedule that is not inside a training of some length.
+
+        Raises:
+            ValueError: names what is outside.
+        """
         schedule = self.schedule
-        if schedule.warmup >= self.length:
-            raise ValueError(f"schedule.warmup {schedule.warmup:g} fills the whole training of {self.length:g}")
-        drops, end = list(schedule.milestones), self.length
-        if self.unit == "steps":  # as they will be rounded
+        if schedule.warmup >= length:
+            raise ValueError(f"schedule.warmup {schedule.warmup:g} fills the whole training of {length:g} {unit}")
+        drops, end = list(schedule.milestones), length
+        if unit == "steps":  # as they will be rounded
             drops, end = [math.floor(drop + 0.5) for drop in drops], math.floor(end + 0.5)
         if schedule.kind == "step" and not (drops and drops == sorted(set(drops)) and drops[-1] < end):
             raise ValueError(
-                f"schedule.milestones {list(schedule.milestones)} must name {self.unit} inside a training of "
-                f"{self.length:g}"
+                f"schedule.milestones {list(schedule.milestones)} must name {unit} inside a training of {length:g}"
             )
+
+
+class TrainConfig(Training):
+    """One training: how long, how fast, on what."""
+
+    length: float = Field(gt=0, description="length of the training, in `unit`")
+    unit: Literal["epochs", "steps"] = Field("epochs", description="unit of length, warm-up and milestones")
+    batch_size: int = Field(ge=1, description="images per optimizer step, over all processes")
+    augment: AugmentConfig = AugmentConfig()
+    ema: float | None = Field(None, gt=0, lt=1, description="decay of the weight average; null (default) is off")
+
+    @model_validator(mode="after")
+    def _schedule_is_inside(self) -> TrainConfig:
+        self.check_schedule(self.length, self.unit)
         return self
 
 
@@ -270,28 +284,19 @@ class MixConfig(Strict):
     augment: AugmentConfig = AugmentConfig()
 
 
-class JointTrainConfig(Strict):
+class JointTrainConfig(Training):
     """A training of several tasks in turn; batches and augmentation are those of each task's `method`."""
 
     steps: int = Field(ge=1, description="optimizer steps over all tasks, one of which is drawn uniformly at each")
-    optimizer: OptimizerConfig
-    schedule: ScheduleConfig = Field(ScheduleConfig(), description="warm-up and milestones in steps")
-    precision: Literal["fp32", "bf16"] = Field("fp32", description="bf16 uses autocast")
-    threads: int = Field(1, ge=1, description="CPU threads of the training; another number gives other last digits")
-    checkpoint_seconds: float = Field(60.0, gt=0, description="time between resume points")
-    log_steps: int = Field(10, ge=1, description="steps between log lines")
-    micro_batch: MicroBatch = None
-    checkpointing: Checkpointing = None
 
     @model_validator(mode="after")
     def _schedule_is_inside(self) -> JointTrainConfig:
-        if self.schedule.warmup >= self.steps:
-            raise ValueError(f"schedule.warmup {self.schedule.warmup:g} fills the whole training of {self.steps} steps")
+        self.check_schedule(self.steps, "steps")
         return self
 
     def of(self, own: TrainConfig) -> TrainConfig:
         """As one of the tasks sees it, whose own training gives batches and augmentation."""
-        shared = {name: getattr(self, name) for name in type(self).model_fields if name != "steps"}
+        shared = {name: getattr(self, name) for name in Training.model_fields}
         return TrainConfig(length=self.steps, unit="steps", batch_size=own.batch_size, augment=own.augment, **shared)
 
 
@@ -322,6 +327,11 @@ class PretrainConfig(Strict):
         None, description="MAE checkpoint (safetensors, or a tensor-only .pth); null pre-trains here"
     )
     share: TaskName | None = Field(None, description="task whose pre-trained backbone is used; null has its own")
+    trained_on: TaskName | None = Field(
+        None,
+        description="task whose start without pruning, of the same seed, gives the backbone that this task's own start "
+        "begins with; null is the pre-training's. A frozen base that tasks share (TAP-F) is the pre-training's anyway",
+    )
     sha256: str | None = Field(
         None,
         pattern="^[0-9a-fA-F]{64}$",
@@ -347,6 +357,8 @@ class PretrainConfig(Strict):
             raise ValueError("give `weights` (a file), `train` (a schedule) or `share` (another task's backbone)")
         if self.share is not None and (self.weights is not None or self.train is not None):
             raise ValueError("`share` takes another task's backbone, so neither `weights` nor `train` can be given")
+        if self.trained_on is not None and self.weights is not None:
+            raise ValueError("`trained_on` begins with a backbone that is trained here, so `weights` cannot be given")
         if self.mix is not None and (self.train is None or self.train.unit != "steps" or self.train.ema is not None):
             raise ValueError("`mix` needs `train`, in steps (data sets have no common epoch) and without `ema`")
         return self
@@ -556,6 +568,16 @@ def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName,
                 f"tasks.{name}.pretrain.share: '{source}' is no other task that pre-trains a backbone here"
             )
         _check_same_backbone(f"tasks.{name}.pretrain.share", source, task.model, tasks[source].model)
+    before = task.pretrain.trained_on
+    if before is not None:
+        where = f"tasks.{name}.pretrain.trained_on"
+        if before == name or before not in tasks or {task.start_from, tasks[before].start_from} != {"dense"}:
+            raise ValueError(f"{where}: '{before}' is no other task with a start of its own (`start_from: dense`)")
+        if tasks[before].pretrain.trained_on is not None:
+            raise ValueError(f"{where}: '{before}' begins with another task's backbone itself; name one that does not")
+        if missing := set(task.seeds) - set(tasks[before].seeds):
+            raise ValueError(f"{where}: '{before}' is not trained with seed {min(missing)}; give both the same seeds")
+        _check_same_backbone(where, before, task.model, tasks[before].model)
     for other in task.pretrain.mix or ():
         if other == name or other not in tasks:
             raise ValueError(f"tasks.{name}.pretrain.mix: '{other}' is no other task of this scale")

@@ -18,8 +18,10 @@ from torch import Tensor
 
 from tap.config.schema import JobSpec
 from tap.controls.leave_out import LeaveOutEncoder, group_means, patch_groups
+from tap.controls.listening import listening
 from tap.encoder.swap import swapped_encoder
 from tap.encoder.tokens import Tokens
+from tap.engine.passes import ALONE, Passes, Rows
 from tap.seeds import derive_seed
 from tap.tasks.base import Batch
 from tap.tasks.pipeline import Pipeline
@@ -48,7 +50,15 @@ class Choice:
         return self.losses[:, 1:] - self.losses[:, :1]
 
 
-def judge_choice(task: Pipeline, model: Any, spec: JobSpec, dataset: Any, device: torch.device, side: int) -> Choice:
+def judge_choice(
+    task: Pipeline,
+    model: Any,
+    spec: JobSpec,
+    dataset: Any,
+    device: torch.device,
+    side: int,
+    passes: Passes = ALONE,
+) -> Choice:
     """Removes each group of patches in turn at the first pruning block, all else staying, and asks all rankings.
 
     Args:
@@ -58,34 +68,33 @@ def judge_choice(task: Pipeline, model: Any, spec: JobSpec, dataset: Any, device
         dataset: images.
         device: where the model is.
         side: fields of the patch grid in each direction; each is a group.
+        passes: keeps what was found.
 
     Raises:
         UserError: the checkpoint has no register, or the grid is smaller than the fields.
     """
     encoder = LeaveOutEncoder(model.encoder, side)
-    ids, losses = [], []
-    says: dict[str, list[NDArray]] = {name: [] for name in RANKINGS}
     model.eval()  # for the gradients too, which the model's own encoder gives
-    for batch in task.loader(dataset, spec):
+
+    def judged(batch: Batch) -> Rows:
         batch = batch.to(device)
         encoder.new_batch()
-        found = []
+        losses, says = [], {}
         with swapped_encoder(model, encoder):
             for group in (None, *range(side**2)):
                 encoder.rewind(group)
-                found.append(task.image_losses(model, spec, batch))
+                losses.append(task.image_losses(model, spec, batch))
         groups = [patch_groups(call.state.grid, side) for call in encoder.calls]
         numbers = batch.sample_ids.cpu().numpy()
-        ids.append(numbers)
-        losses.append(np.stack(found, axis=1))
         for name in ("register", "attention"):
-            says[name].append(_over_calls([getattr(call, name).cpu().numpy() for call in encoder.calls], groups))
+            says[name] = _over_calls([getattr(call, name).cpu().numpy() for call in encoder.calls], groups)
         drawn = (np.random.default_rng(derive_seed(spec.seed, "choice", int(number))) for number in numbers)
-        says["random"].append(np.stack([generator.random(side**2) for generator in drawn]))
-        says["gradient"].append(_over_calls([-part for part in _gradients(task, model, spec, batch)], groups))
-    return Choice(
-        np.concatenate(ids), np.concatenate(losses), {name: np.concatenate(parts) for name, parts in says.items()}
-    )
+        says["random"] = np.stack([generator.random(side**2) for generator in drawn])
+        says["gradient"] = _over_calls([-part for part in _gradients(task, model, spec, batch)], groups)
+        return {"ids": numbers, "losses": np.stack(losses, axis=1), **says}
+
+    rows = passes.over("choice", task, spec, dataset, judged)
+    return Choice(rows["ids"], rows["losses"], {name: rows[name] for name in RANKINGS})
 
 
 def _over_calls(values: Sequence[NDArray], groups: Sequence[NDArray]) -> NDArray:
@@ -99,10 +108,9 @@ def _gradients(task: Pipeline, model: Any, spec: JobSpec, batch: Batch) -> list[
     Images are independent, so that the gradient of the sum of their losses is that of each.
     """
     reducer, scores = model.encoder.reducer, []
-    first, rank = model.encoder.vit.blocks[reducer.settings.layers[0] - 1], reducer.scores
+    first = model.encoder.vit.blocks[reducer.settings.layers[0] - 1]
 
-    def listen(block: Any, tokens: Tokens, hidden: Tensor, keys: Tensor, register_rows: Tensor) -> Tensor:
-        found = rank(block, tokens, hidden, keys, register_rows)
+    def heard(block: Any, tokens: Tokens, hidden: Tensor, keys: Tensor, found: Tensor) -> Tensor:
         if block is first:
             found = found.detach().requires_grad_()
             scores.append(found)
@@ -110,13 +118,12 @@ def _gradients(task: Pipeline, model: Any, spec: JobSpec, batch: Batch) -> list[
 
     before = reducer.settings, reducer.temperature, [one.requires_grad for one in model.parameters()]
     reducer.settings = replace(reducer.settings, gumbel=False)
-    reducer.temperature, reducer.training, reducer.scores = reducer.settings.tau_start, True, listen
+    reducer.temperature, reducer.training = reducer.settings.tau_start, True
     model.requires_grad_(False)
     try:
-        with torch.enable_grad():
+        with listening(reducer, heard), torch.enable_grad():
             task.losses_of_images(model, spec, batch).sum().backward()
     finally:
-        del reducer.scores
         reducer.settings, reducer.temperature, reducer.training = before[0], before[1], False
         for parameter, needed in zip(model.parameters(), before[2], strict=True):
             parameter.requires_grad_(needed)

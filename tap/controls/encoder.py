@@ -12,6 +12,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -180,6 +181,11 @@ class ControlledEncoder(nn.Module):
         self.decisions: list[Decisions] = []
         self.blocks_run = self.blocks_alone = 0
         self._calls: list[_Call] = []
+
+    @property
+    def blocks(self) -> np.ndarray:
+        """Blocks that have run so far, and that would have run alone `(2,)`."""
+        return np.array([self.blocks_run, self.blocks_alone])
 
     def new_batch(self) -> None:
         """Forgets the images seen so far."""

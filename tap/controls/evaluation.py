@@ -14,10 +14,11 @@ from tap.config.schema import JobSpec
 from tap.controls.encoder import ControlledEncoder, Decisions
 from tap.controls.policies import Control, Means
 from tap.encoder.swap import swapped_encoder
+from tap.engine.passes import ALONE, Passes, Rows
 from tap.errors import UserError
-from tap.tasks.base import SplitName
+from tap.tasks.base import Batch, SplitName
 from tap.tasks.drawn_images import drawn
-from tap.tasks.pipeline import PerImage, Pipeline, joined
+from tap.tasks.pipeline import PerImage, Pipeline
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,15 @@ def images_of(task: Pipeline, spec: JobSpec, split: SplitName, images: int | Non
     return drawn(dataset, images, spec.data.name, "controls")
 
 
-def register_outputs(task: Pipeline, model: Any, spec: JobSpec, dataset: Any, device: torch.device) -> RegisterOutputs:
+def register_outputs(
+    task: Pipeline,
+    model: Any,
+    spec: JobSpec,
+    dataset: Any,
+    device: torch.device,
+    passes: Passes = ALONE,
+    name: str = "register",
+) -> RegisterOutputs:
     """Allocation and recovery scale of every image; the head is not run.
 
     Args:
@@ -95,28 +104,38 @@ def register_outputs(task: Pipeline, model: Any, spec: JobSpec, dataset: Any, de
         spec: its settings.
         dataset: images, as `images_of` gives them.
         device: where the model is.
+        passes: keeps what was found.
+        name: of the pass.
     """
     model.eval()
-    ids, shares, scales = [], [], []
     layers = model.encoder.reducer.settings.layers
+
+    def decided(batch: Batch) -> Rows:
+        batch = batch.to(device)
+        ids, shares, scales = [], [], []
+        for images in task.encoder_inputs(spec, batch.images):
+            trace = model.encoder(images, batch.sample_ids, return_trace=True).trace
+            nothing = torch.full((len(images),), float("nan"), device=device)
+            ids.append(batch.sample_ids.cpu().numpy())
+            shares.append(trace.shares.cpu().numpy())
+            found = [trace.scales.get(layer, nothing).float() for layer in layers if model.encoder.read_blocks]
+            scales.append(torch.stack(found, dim=1).cpu().numpy() if found else np.empty((len(images), 0)))
+        return {"ids": np.concatenate(ids), "shares": np.concatenate(shares), "scales": np.concatenate(scales)}
+
     with torch.inference_mode():
-        for batch in task.loader(dataset, spec):
-            batch = batch.to(device)
-            for images in task.encoder_inputs(spec, batch.images):
-                trace = model.encoder(images, batch.sample_ids, return_trace=True).trace
-                nothing = torch.full((len(images),), float("nan"), device=device)
-                ids.append(batch.sample_ids.cpu().numpy())
-                shares.append(trace.shares.cpu().numpy())
-                if model.encoder.read_blocks:
-                    found = [trace.scales.get(layer, nothing).float() for layer in layers]
-                    scales.append(torch.stack(found, dim=1).cpu().numpy())
-    known = np.concatenate(scales) if scales else np.empty((sum(map(len, ids)), 0))
-    return RegisterOutputs(np.concatenate(ids), np.concatenate(shares), known)
+        rows = passes.over(name, task, spec, dataset, decided)
+    return RegisterOutputs(rows["ids"], rows["shares"], rows["scales"])
 
 
 def evaluate_controls(
-    task: Pipeline, model: Any, spec: JobSpec, controls: Sequence[Control], dataset: Any, device: torch.device
-) -> tuple[dict[str, ControlResult], ControlledEncoder]:
+    task: Pipeline,
+    model: Any,
+    spec: JobSpec,
+    controls: Sequence[Control],
+    dataset: Any,
+    device: torch.device,
+    passes: Passes = ALONE,
+) -> tuple[dict[str, ControlResult], np.ndarray]:
     """Runs all controls in one pass over the images.
 
     Args:
@@ -126,34 +145,46 @@ def evaluate_controls(
         controls: any order; names must differ.
         dataset: images, as `images_of` gives them.
         device: where the model is.
+        passes: keeps what was found.
 
     Returns:
-        What each control gave, by its name, and the encoder with its count of blocks.
+        What each control gave, by its name, and how many blocks were run, and would have been without sharing `(2,)`.
 
     Raises:
         UserError: the checkpoint has no register, or a control does not fit it.
         ValueError: an image loses more or fewer patches than the budget says.
     """
     plan = sorted(controls, key=lambda control: (control.schedule is not None, control.schedule or ()))
-    parts: dict[str, list[PerImage]] = {control.name: [] for control in plan}
-    decided: dict[str, list[Decisions]] = {control.name: [] for control in plan}
     encoder = ControlledEncoder(model.encoder, controls)
+
+    def controlled(batch: Batch) -> Rows:
+        batch = batch.to(device)
+        before, rows = encoder.blocks, {}
+        for control in encoder.each(plan):
+            found = task.sufficient_statistics(task.evaluate_batch(model, spec, batch))
+            rows |= {f"{control.name}/of images/{name}": values for name, values in found.items()}
+            rows |= {f"{control.name}/{name}": values for name, values in _decided(encoder.decisions).items()}
+        return rows | {"blocks": (encoder.blocks - before)[None]}
+
     with swapped_encoder(model, encoder):
-        for batch in task.loader(dataset, spec):
-            batch = batch.to(device)
-            for control in encoder.each(plan):
-                parts[control.name].append(task.sufficient_statistics(task.evaluate_batch(model, spec, batch)))
-                decided[control.name] += encoder.decisions
-    return {name: _result(name, joined(parts[name]), decided[name]) for name in parts}, encoder
+        rows = passes.over("controls", task, spec, dataset, controlled)
+    return {control.name: _result(control.name, rows) for control in plan}, rows["blocks"].sum(axis=0)
 
 
-def _result(name: str, per_image: PerImage, decided: Sequence[Decisions]) -> ControlResult:
-    digest = hashlib.sha256()
-    for part in decided:
-        digest.update(part.removed_at.cpu().numpy().tobytes())
-    removals = np.concatenate([part.removals.cpu().numpy() for part in decided])
-    budget = np.concatenate([np.full(len(part.removals), part.budget) for part in decided])
-    found = ControlResult(per_image, removals, budget, digest.hexdigest())
+def _decided(decisions: Sequence[Decisions]) -> Rows:
+    """What the calls of one control decided; of the block before which each patch is removed only the order counts."""
+    return {
+        "removed at": np.concatenate([part.removed_at.cpu().numpy().reshape(-1) for part in decisions]),
+        "removals": np.concatenate([part.removals.cpu().numpy() for part in decisions]),
+        "budget": np.concatenate([np.full(len(part.removals), part.budget) for part in decisions]),
+    }
+
+
+def _result(name: str, rows: Rows) -> ControlResult:
+    beginning = f"{name}/of images/"
+    per_image = {key.removeprefix(beginning): values for key, values in rows.items() if key.startswith(beginning)}
+    removed_at, removals, budget = (rows[f"{name}/{what}"] for what in ("removed at", "removals", "budget"))
+    found = ControlResult(per_image, removals, budget, hashlib.sha256(removed_at.tobytes()).hexdigest())
     if found.exact != len(budget):
         raise ValueError(f"control '{name}': {len(budget) - found.exact} of {len(budget)} passes miss the budget")
     return found

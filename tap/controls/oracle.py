@@ -16,7 +16,9 @@ from tap.config.schema import JobSpec
 from tap.controls.encoder import ControlledEncoder
 from tap.controls.policies import Control
 from tap.encoder.swap import swapped_encoder
+from tap.engine.passes import ALONE, Passes, Rows
 from tap.errors import UserError
+from tap.tasks.base import Batch
 from tap.tasks.pipeline import Pipeline
 
 STEP = 5
@@ -78,7 +80,13 @@ def _splits(left: int, layers: int, step: int) -> Iterator[tuple[int, ...]]:
 
 
 def search_splits(
-    task: Pipeline, model: Any, spec: JobSpec, dataset: Any, device: torch.device, step: int = STEP
+    task: Pipeline,
+    model: Any,
+    spec: JobSpec,
+    dataset: Any,
+    device: torch.device,
+    step: int = STEP,
+    passes: Passes = ALONE,
 ) -> Oracle:
     """The loss of every image under every split; selection, recovery and checkpoint are as they are.
 
@@ -89,18 +97,22 @@ def search_splits(
         dataset: calibration images.
         device: where the model is.
         step: of the grid, in percent.
+        passes: keeps what was found.
 
     Raises:
         UserError: the checkpoint has no register.
     """
     splits = grid_splits(len(model.encoder.reducer.settings.layers), step)
     controls = [Control("/".join(map(str, split)), tuple(map(float, split))) for split in splits]
-    encoder, rows, ids = ControlledEncoder(model.encoder, controls), [], []
+    encoder = ControlledEncoder(model.encoder, controls)
+
+    def searched(batch: Batch) -> Rows:
+        batch = batch.to(device)
+        before = encoder.blocks
+        losses = [task.image_losses(model, spec, batch) for _ in encoder.each(controls)]
+        ids, blocks = batch.sample_ids.cpu().numpy(), encoder.blocks - before
+        return {"losses": np.stack(losses, axis=1), "ids": ids, "blocks": blocks[None]}
+
     with swapped_encoder(model, encoder):
-        for batch in task.loader(dataset, spec):
-            batch = batch.to(device)
-            losses = [task.image_losses(model, spec, batch) for _ in encoder.each(controls)]
-            rows.append(np.stack(losses, axis=1))
-            ids.append(batch.sample_ids.cpu().numpy())
-    blocks = encoder.blocks_run, encoder.blocks_alone
-    return Oracle(np.array(splits), np.concatenate(rows), np.concatenate(ids), *blocks)
+        rows = passes.over("oracle", task, spec, dataset, searched)
+    return Oracle(np.array(splits), rows["losses"], rows["ids"], *map(int, rows["blocks"].sum(axis=0)))

@@ -12,14 +12,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tap.engine.trackers import Tracker, open_tracker
+from tap.engine.trackers import Tracker, open_tracker, tensorboard
 from tap.errors import UserError
-from tap.provenance.files import atomic_write, writing
+from tap.provenance.files import atomic_write
 
 Row = dict[str, float]
 _LINE_SECONDS = 30.0
@@ -64,8 +63,8 @@ class Display:
             disable=quiet or not self._console.is_terminal,
         )
         self._task = self._bar.add_task(title, total=total, completed=done, state="")
-        self._folder: Any = events
-        self._events: Any = None
+        self._folder = events
+        self._events: Tracker | None = None
         self._tracker: Tracker | None = None
         self._started = self._last_line = time.monotonic()
 
@@ -73,8 +72,7 @@ class Display:
         self._hook, threading.excepthook = threading.excepthook, self._of_thread
         try:
             if self._folder is not None:
-                with writing(self._folder):
-                    self._events = _open_events(self._folder, self._first)
+                self._events = tensorboard(self._folder, self._first)
                 self._tracker = open_tracker(self._title, self._folder)
         except UserError:
             threading.excepthook = self._hook
@@ -84,11 +82,10 @@ class Display:
 
     def __exit__(self, kind: object, *_: object) -> None:
         self._bar.stop()
-        self._track(lambda tracker: tracker.close(failed=kind is not None))
+        self._track(lambda tracker: tracker.close(kind is not None))
         try:
             if self._events is not None:
-                with writing(self._folder):
-                    self._events.close()
+                self._events.close(kind is not None)
         finally:
             threading.excepthook = self._hook
 
@@ -113,15 +110,12 @@ class Display:
             left = (self._total - done) / rate if rate else 0.0
             self.note(f"step {done}/{self._total}  {state}  {left:.0f} s left")
             self._last_line = now
-        if self._events is not None:
-            with writing(self._folder):  # errors of its thread come out here
-                for name, value in row.items():
-                    if name != "step":
-                        self._events.add_scalar(f"train/{name}", value, done)
         values = {f"train/{name}": value for name, value in row.items() if name != "step"}
+        if self._events is not None:
+            self._events.log(values, done)
         self._track(lambda tracker: tracker.log(values, done))
 
-    def _track(self, call: Callable[[Tracker], None]) -> None:
+    def _track(self, call: Callable[[Tracker], object]) -> None:
         """Tells the tracker; what goes wrong there (its server, the network) is said once, and the training goes on."""
         if self._tracker is None:
             return
@@ -135,9 +129,3 @@ class Display:
         """No traceback of TensorBoard's thread where the disk is full: `row` and the end say it in a line."""
         if not isinstance(error.exc_value, OSError):
             self._hook(error)
-
-
-def _open_events(folder: Path, done: int) -> Any:
-    from torch.utils.tensorboard import SummaryWriter  # a quarter of a second that other commands need not pay
-
-    return SummaryWriter(str(folder), purge_step=done + 1)

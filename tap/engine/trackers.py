@@ -1,7 +1,8 @@
-"""Curves of trainings in Weights & Biases or MLflow, for whoever asks for them with `TAP_TRACKER=wandb` or `mlflow`.
+"""Curves of trainings: as TensorBoard events, and in Weights & Biases or MLflow for whoever asks for them with
+`TAP_TRACKER=wandb` or `mlflow`.
 
-Neither package is needed: the one that is asked for is imported when a training begins. The variable is no setting: it
-changes no result, so it repeats no job.
+Neither of these two packages is needed: the one that is asked for is imported when a training begins. The variable is
+no setting: it changes no result, so it repeats no job.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tap.errors import UserError
-from tap.provenance.files import atomic_write
+from tap.provenance.files import atomic_write, writing
 
 VARIABLE: Final = "TAP_TRACKER"
 PROJECT: Final = "tap"
@@ -23,67 +25,78 @@ PROJECT: Final = "tap"
 _ID: Final = "tracked_run.txt"
 
 
-class Tracker(Protocol):
-    """Where curves go."""
+@dataclass(frozen=True)
+class Tracker:
+    """Where curves go.
 
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        """Adds a point to each curve."""
+    Attributes:
+        log: adds a point to each of some curves at a step.
+        close: ends the run; says whether it failed.
+    """
 
-    def close(self, failed: bool) -> None:
-        """Ends the run."""
+    log: Callable[[Mapping[str, float], int], object]
+    close: Callable[[bool], object]
 
 
-class WandbTracker:
+def tensorboard(folder: Path, done: int) -> Tracker:
+    """TensorBoard events of a training, in place of those behind the `done` steps that an earlier process did.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    from torch.utils.tensorboard import SummaryWriter  # a quarter of a second that other commands need not pay
+
+    with writing(folder):
+        events = SummaryWriter(str(folder), purge_step=done + 1)
+
+    def log(values: Mapping[str, float], step: int) -> None:
+        with writing(folder):  # errors of its thread come out here
+            for name, value in values.items():
+                events.add_scalar(name, value, step)
+
+    def close(failed: bool) -> None:
+        with writing(folder):
+            events.close()
+
+    return Tracker(log, close)
+
+
+def wandb(title: str, state: Path) -> Tracker:
     """A run of Weights & Biases; a training that goes on after a kill goes on in it.
 
     Args:
         title: name of the run.
         state: folder of what a resumed training finds again.
     """
-
-    def __init__(self, title: str, state: Path) -> None:
-        with _needed("wandb"):
-            package: Any = importlib.import_module("wandb")
-        name = _kept_id(state, lambda: uuid.uuid4().hex)
-        project = os.environ.get("WANDB_PROJECT", PROJECT)
-        self._run: Any = package.init(project=project, name=title, id=name, resume="allow", config={"run": title})
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        """Adds a point to each curve."""
-        self._run.log(dict(values), step=step)
-
-    def close(self, failed: bool) -> None:
-        """Ends the run."""
-        self._run.finish(exit_code=int(failed))
+    with _needed("wandb"):
+        package: Any = importlib.import_module("wandb")
+    name = _kept_id(state, lambda: uuid.uuid4().hex)
+    project = os.environ.get("WANDB_PROJECT", PROJECT)
+    run = package.init(project=project, name=title, id=name, resume="allow", config={"run": title})
+    return Tracker(lambda values, step: run.log(dict(values), step=step), lambda failed: run.finish(int(failed)))
 
 
-class MlflowTracker:
+def mlflow(title: str, state: Path) -> Tracker:
     """A run of MLflow; a training that goes on after a kill goes on in it.
 
     Args:
         title: name of the run.
         state: folder of what a resumed training finds again.
     """
-
-    def __init__(self, title: str, state: Path) -> None:
-        with _needed("mlflow"):
-            self._package: Any = importlib.import_module("mlflow")
-        self._package.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
-        known = _read_id(state)
-        run = self._package.start_run(run_id=known) if known else self._package.start_run(run_name=title)
-        if known is None:
-            _kept_id(state, lambda: str(run.info.run_id))
-
-    def log(self, values: Mapping[str, float], step: int) -> None:
-        """Adds a point to each curve."""
-        self._package.log_metrics(dict(values), step=step)
-
-    def close(self, failed: bool) -> None:
-        """Ends the run."""
-        self._package.end_run("FAILED" if failed else "FINISHED")
+    with _needed("mlflow"):
+        package: Any = importlib.import_module("mlflow")
+    package.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
+    known = _read_id(state)
+    run = package.start_run(run_id=known) if known else package.start_run(run_name=title)
+    if known is None:
+        _kept_id(state, lambda: str(run.info.run_id))
+    return Tracker(
+        lambda values, step: package.log_metrics(dict(values), step=step),
+        lambda failed: package.end_run("FAILED" if failed else "FINISHED"),
+    )
 
 
-TRACKERS: Final[Mapping[str, Callable[[str, Path], Tracker]]] = {"wandb": WandbTracker, "mlflow": MlflowTracker}
+TRACKERS: Final[Mapping[str, Callable[[str, Path], Tracker]]] = {"wandb": wandb, "mlflow": mlflow}
 
 
 def open_tracker(title: str, state: Path) -> Tracker | None:

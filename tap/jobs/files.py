@@ -7,7 +7,7 @@ from pathlib import Path
 from tap.config.datasets import PREPARED
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.plan.joint import is_joint
-from tap.plan.runs import probe_folder, probes_of, run_of, runs_of_tidy, task_of
+from tap.plan.runs import run_of, task_of
 from tap.plan.starts import base_run, given_weights, source_run
 from tap.runs import Run
 
@@ -48,18 +48,6 @@ def evaluated_weights(spec: JobSpec) -> list[Path]:
     return [own, weights(base_run(spec)) if spec.pretrain.weights is None else given_weights(spec.pretrain, spec.task)]
 
 
-def results_of_runs(cfg: ScaleConfig, of: str) -> list[Path]:
-    """What the runs of a tidy table measured, with the records of their trainings: ``<task>`` or ``further_<task>``."""
-    names = ("metrics.json", "per_sample.npz", "run.json")
-    return [run.folder / name for run in runs_of_tidy(cfg, of) for name in names]
-
-
-def results_of_probes(cfg: ScaleConfig, task: str) -> list[Path]:
-    """What the probes of a task measured, with their records."""
-    folders = [probe_folder(cfg.scale, task, kind) for kind in probes_of(task)]
-    return [folder / name for folder in folders for name in ("values.csv", "per_sample.npz", "probe.json")]
-
-
 def task_with(cfg: ScaleConfig, dataset: str) -> str:
     """The first task with a dataset.
 
@@ -70,3 +58,8 @@ def task_with(cfg: ScaleConfig, dataset: str) -> str:
         if task.data.name == dataset:
             return name
     raise KeyError(dataset)
+
+
+def of_package(*patterns: str) -> list[Path]:
+    """Files of the package that are no code, by patterns below its folder."""
+    return sorted(path for pattern in patterns for path in Path("tap").glob(pattern))

@@ -53,6 +53,10 @@ def tabulating(cfg: ScaleConfig) -> Resources:
     return Resources(memory_mb=16000, minutes=240) if cfg.scale == "paper" else Resources(memory_mb=2000, minutes=30)
 
 
+RECORDS = ("record", "record.json", ".record.json")
+"""What `makes` calls the record of a job."""
+
+
 class Job(ABC, Generic[Key]):
     """One kind of job. `Key` says which one of the kind: a run, a task, the name of a table.
 
@@ -96,8 +100,22 @@ class Job(ABC, Generic[Key]):
         """What the command line calls it by."""
         return str(key)
 
+    @abstractmethod
+    def fields(self, cfg: ScaleConfig, key: Key) -> Sequence[Mapping[str, str]]:
+        """The wildcards of the files that it makes, the inverse of `key`; several where it makes them of several."""
+
+    def made(self, cfg: ScaleConfig, key: Key) -> list[Path]:
+        """The files that it makes."""
+        fields = [{"scale": cfg.scale, **some} for some in self.fields(cfg, key)]
+        return [Path(pattern.format(**some)) for some in fields for pattern in self.makes.values()]
+
+    def record(self, cfg: ScaleConfig, key: Key) -> Path:
+        """The record of what it makes, of the first where it has several."""
+        (pattern,) = [pattern for name, pattern in self.makes.items() if name in RECORDS]
+        return Path(pattern.format(scale=cfg.scale, **self.fields(cfg, key)[0]))
+
     def reads(self, cfg: ScaleConfig, key: Key) -> Mapping[str, Sequence[Path]]:
-        """The files that it reads, by short names; those of the project itself that git keeps are left out."""
+        """The files that it reads, by short names; those of the package are named where they are no code."""
         return {}
 
     def also_reads(self, cfg: ScaleConfig, key: Key) -> Sequence[Path]:
@@ -105,8 +123,8 @@ class Job(ABC, Generic[Key]):
         changes, and starts no job that would make one."""
         return ()
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
-        """What jobs of the kind make of a scale, by the stage of `dvc.yaml` that asks for it; none by default."""
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Key]]:
+        """The jobs of the kind at a scale, by the stage of `dvc.yaml` that asks for what they make; none by default."""
         return {}
 
     def libraries(self, key: Key) -> tuple[str, ...]:

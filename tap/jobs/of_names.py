@@ -43,6 +43,10 @@ class NamedJob(Job[Names]):
         """The one that a rule's output is named by."""
         return (wildcards[self.wildcard],)
 
+    def fields(self, cfg: ScaleConfig, key: Names) -> Sequence[Mapping[str, str]]:
+        """Each name."""
+        return [{self.wildcard: name} for name in key]
+
     def argument(self, key: Names) -> str:
         """The names."""
         return " ".join(key)

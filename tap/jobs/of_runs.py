@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tap.config.load import load_scale
@@ -21,6 +21,17 @@ def run_of_wildcards(cfg: ScaleConfig, wildcards: Mapping[str, str]) -> Run:
     """The run that the wildcards of `RUN_FOLDER` name."""
     task, method, variant = (wildcards[name] for name in ("task", "method", "variant"))
     return Run(cfg.scale, task, method, float(wildcards["rate"]), variant, int(wildcards["seed"]))
+
+
+def fields_of_run(run: Run) -> Mapping[str, str]:
+    """The wildcards of `RUN_FOLDER`, as `run_of_wildcards` reads them."""
+    return {
+        "task": run.task,
+        "method": run.method,
+        "rate": f"{run.rate:.2f}",
+        "variant": run.variant,
+        "seed": str(run.seed),
+    }
 
 
 class RunJob(Job[Run]):
@@ -43,6 +54,10 @@ class RunJob(Job[Run]):
     def argument(self, key: Run) -> str:
         """The run's id."""
         return key.id
+
+    def fields(self, cfg: ScaleConfig, key: Run) -> Sequence[Mapping[str, str]]:
+        """Its parts."""
+        return [fields_of_run(key)]
 
     def key_of_record(self, cfg: ScaleConfig, content: Content) -> Run:
         """The run that a record names."""

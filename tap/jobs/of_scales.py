@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tap.config.load import load_scale
 from tap.config.schema import ScaleConfig
@@ -20,6 +20,10 @@ class ScaleJob(Job[None]):
 
     def key(self, cfg: ScaleConfig, wildcards: Mapping[str, str]) -> None:
         """There is only one."""
+
+    def fields(self, cfg: ScaleConfig, key: None) -> Sequence[Mapping[str, str]]:
+        """None beside the scale."""
+        return [{}]
 
     def key_of_record(self, cfg: ScaleConfig, content: Content) -> None:
         """There is only one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tap.config.load import load_scale
 from tap.config.schema import ScaleConfig
@@ -21,6 +21,10 @@ class TaskJob(Job[str]):
     def key(self, cfg: ScaleConfig, wildcards: Mapping[str, str]) -> str:
         """The task."""
         return wildcards["task"]
+
+    def fields(self, cfg: ScaleConfig, key: str) -> Sequence[Mapping[str, str]]:
+        """The task."""
+        return [{"task": key}]
 
     def key_of_record(self, cfg: ScaleConfig, content: Content) -> str:
         """The task that a record names."""

@@ -22,11 +22,9 @@ from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.profiles import FOLDER, Profile, read_profile
 from tap.paper.reported import Printed, load_reported, reported_labels
 from tap.paper.statements import stated
-from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy, tidy_paths
+from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy
 from tap.plan.profiles import Shapes, profile_in_use, shapes_of
-from tap.plan.runs import runs_of_table
-from tap.runs import Run
-from tap.task_facts import TASKS
+from tap.plan.results import floor_runs, tidy_paths
 
 
 @dataclass
@@ -62,19 +60,12 @@ class Evidence:
             self._measured[task] = Measured(frame, self.settings.main_rate, self.root, compare=self.compare)
         return self._measured[task]
 
-    def floor_runs(self, task: str) -> list[Run]:
-        """The runs that say whether no pruning is above its floors: no pruning itself, and with a random encoder; none
-        of classification, which has no floors, nor of a task that the scale leaves out."""
-        if not TASKS[task].floors or task not in self.settings.tasks:
-            return []
-        return [run for run in runs_of_table(self.settings, task) if run.method == DENSE]
-
     def below_floor(self, task: str) -> str:
         """Why scores of a task test nothing that a trained encoder is needed for, as a sentence; empty if they do.
 
         A task without floor runs in the settings is not asked: classification, and the paper scale.
         """
-        if not any(run.variant == RANDOM_ENCODER for run in self.floor_runs(task)):
+        if not any(run.variant == RANDOM_ENCODER for run in floor_runs(self.settings, task)):
             return ""
         above = self._above_floor(task)
         if above is None:
@@ -83,7 +74,7 @@ class Evidence:
 
     def _above_floor(self, task: str) -> bool | None:
         if task not in self._above_floors:
-            found = Measured(gather(self.floor_runs(task), self.root, self.compare), 1.0, self.root)
+            found = Measured(gather(floor_runs(self.settings, task), self.root, self.compare), 1.0, self.root)
             whole = found.has(f"{DENSE}:{RANDOM_ENCODER}")
             self._above_floors[task] = found.above_floors(PRIMARY_METRIC[task]) if whole else None
         return self._above_floors[task]

@@ -18,8 +18,9 @@ from tap.config.load import load_scale
 from tap.config.methods import DENSE, MAIN
 from tap.paper.evidence import Evidence
 from tap.paper.profiles import Profile
-from tap.paper.tidy import PRIMARY_METRIC, read_tidy, tidy_paths
+from tap.paper.tidy import PRIMARY_METRIC, read_tidy
 from tap.plan.profiles import profiles_in_use
+from tap.plan.results import tidy_paths
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 

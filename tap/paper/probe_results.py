@@ -27,8 +27,8 @@ from tap.paper.statistics import (
     resampled_correlation,
     spearman,
 )
-from tap.paper.tidy_probes import NO_PRUNING, read_tidy_probes, tidy_probes_path
-from tap.provenance.verify import verified_path
+from tap.paper.tidy_probes import NO_PRUNING, read_tidy_probes
+from tap.plan.results import PROBES, tidy_path
 from tap.seeds import derive_seed
 from tap.task_facts import TASKS
 
@@ -44,32 +44,12 @@ def read_probe(scale: str, task: str, kind: str, root: Path | str = ".", compare
     Raises:
         UserError: the tidy table cannot be read.
     """
-    path = Path(root) / tidy_probes_path(scale, task)
+    path = Path(root) / tidy_path(scale, f"{PROBES}{task}")
     if not path.is_file():
         return None
     frame = read_tidy_probes(path)
     frame = frame[frame["probe"] == kind].reset_index(drop=True)
     return None if frame.empty else ProbeResults(frame, Path(root), compare)
-
-
-def files_behind(scale: str, task: str, root: Path | str = ".") -> list[Path]:
-    """What tables and figures of a task's probes are made from: the tidy table, the values of single images that it
-    names, and the list of what was verified behind them; nothing where no probe is gathered.
-
-    Raises:
-        UserError: the tidy table cannot be read, or names a file that is not there.
-    """
-    root = Path(root)
-    tidy, verified = (root / path for path in (tidy_probes_path(scale, task), verified_probes_path(scale, task)))
-    if not tidy.is_file():
-        return []
-    named = (_named(root, tidy, name) for name in read_tidy_probes(tidy)["per_sample"].unique() if name)
-    return [tidy, *named, *([verified] if verified.is_file() else [])]
-
-
-def verified_probes_path(scale: str, task: str) -> Path:
-    """The list of all files behind the tidy table of a task's probes, as they were when its tables were made."""
-    return verified_path(scale, f"probes_{task}")
 
 
 def _named(root: Path, tidy: Path, name: str) -> Path:
@@ -190,7 +170,7 @@ class ProbeResults:
         name = str(self.frame["per_sample"].iloc[0])
         if not name:
             return {}
-        path = _named(self.root, self.root / tidy_probes_path(str(self.frame["scale"].iloc[0]), self.task), name)
+        path = _named(self.root, self.root / tidy_path(str(self.frame["scale"].iloc[0]), f"{PROBES}{self.task}"), name)
         return {name: values for name, values in read_arrays(path, "probe again").items() if name != "sample_id"}
 
 

@@ -24,13 +24,14 @@ from tap.config.methods import PRETRAINING, SCORES
 from tap.errors import UserError
 from tap.paper import units
 from tap.paper.scores import differing, read_arrays, scores_of
-from tap.plan.runs import FURTHER, runs_of_tidy
-from tap.provenance.files import atomic_write
-from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
+from tap.paper.tidy_form import read_frame, typed, write_frame
+from tap.plan.results import METRICS
+from tap.plan.runs import runs_of_tidy
+from tap.provenance.record import BY_HAND, Stamp
 from tap.runs import SCALES, Run
 from tap.task_facts import TASKS
 
-METRICS_FILE, PER_SAMPLE_FILE = "metrics.json", "per_sample.npz"
+PER_SAMPLE_FILE = "per_sample.npz"
 TRAINING_RECORD, EVALUATION_RECORD = "run.json", "evaluation.json"
 
 PRIMARY_METRIC = {task: names[0] for task, names in SCORES.items()}
@@ -57,19 +58,6 @@ UNITS = {
 """Units of the metrics that tables print. Other metrics pass through with an empty unit."""
 
 _PERCENT = tuple(name for name, unit in UNITS.items() if unit == "percent")
-_TEXT = ("run", "scale", "task", "method", "variant", "metric", "unit")
-_FACTS = (
-    "device",
-    "dtype",
-    "kernel",
-    "dataset",
-    "budget",
-    "start",
-    "fingerprint",
-    "evaluation_fingerprint",
-    "per_sample",
-)
-
 SCHEMA = pa.DataFrameSchema(
     {
         "run": pa.Column(str),
@@ -104,17 +92,6 @@ of the training, and of the evaluation), and the file with the values of single 
 if there is none)."""
 
 
-def tidy_path(scale: str, of: str) -> Path:
-    """Where a tidy table is, relative to the project's root: of the runs of a main table, called by its task, or of the
-    task's further ones (``further_<task>``)."""
-    return Path("results") / scale / f"tidy_{of}.csv"
-
-
-def tidy_paths(scale: str, task: str) -> list[Path]:
-    """Both tidy tables of a task."""
-    return [tidy_path(scale, task), tidy_path(scale, f"{FURTHER}{task}")]
-
-
 def gather(runs: Iterable[Run], root: Path | str = ".", compare: bool = True) -> pd.DataFrame:
     """Reads what the runs measured.
 
@@ -132,9 +109,9 @@ def gather(runs: Iterable[Run], root: Path | str = ".", compare: bool = True) ->
     """
     rows: list[dict[str, Any]] = []
     for run in sorted(set(runs)):
-        if (Path(root) / run.folder / METRICS_FILE).is_file():
+        if (Path(root) / run.folder / METRICS).is_file():
             rows += _rows_of(run, Path(root), compare)
-    return _validated(pd.DataFrame(rows, columns=list(SCHEMA.columns)), "results")
+    return typed(pd.DataFrame(rows, columns=list(SCHEMA.columns)), SCHEMA, "results")
 
 
 def write_tidy(scale: str, of: str, path: Path | str, root: Path | str = ".", stamp: Stamp = BY_HAND) -> Path:
@@ -152,18 +129,9 @@ def write_tidy(scale: str, of: str, path: Path | str, root: Path | str = ".", st
             f"results/{scale}/runs: no run of {of} is measured there, so there is nothing to gather; "
             f"`snakemake results/{scale}/tidy_{of}.csv --config scale={scale}` makes what it takes"
         )
-    path = atomic_write(path, frame.to_csv(index=False, lineterminator="\n"))
-    measured = (METRICS_FILE, PER_SAMPLE_FILE, EVALUATION_RECORD, TRAINING_RECORD)
+    measured = (METRICS, PER_SAMPLE_FILE, EVALUATION_RECORD, TRAINING_RECORD)
     files = [Path(root) / run.folder / name for run in runs for name in measured]
-    record_job(
-        path.with_suffix(RECORD_SUFFIX),
-        stamp,
-        inputs=[file for file in files if file.is_file()],
-        outputs=[path],
-        started=started,
-        root=root,
-    )
-    return path
+    return write_frame(Path(path), frame, files, started, stamp, Path(root))
 
 
 def read_tidy(path: Path | str) -> pd.DataFrame:
@@ -172,53 +140,11 @@ def read_tidy(path: Path | str) -> pd.DataFrame:
     Raises:
         UserError: the file is missing, or not a tidy table.
     """
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise UserError(f"{path}: cannot be read as a tidy table ({error}); `tap gather` makes it") from error
-    return _validated(frame, str(path))
-
-
-def checked(frame: pd.DataFrame, schema: pa.DataFrameSchema, origin: str) -> pd.DataFrame:
-    """The table, if it is what its schema says.
-
-    Raises:
-        UserError: it is not; the message names the origin, the check and the first row that fails.
-    """
-    try:
-        return schema.validate(frame)
-    except pa.errors.SchemaError as error:
-        detail = "" if error.failure_cases is None else f"; first case: {_first_case(error)}"
-        raise UserError(f"{origin}: {error.reason_code or 'check'} failed ({error.check}){detail}") from error
-
-
-def _validated(frame: pd.DataFrame, origin: str) -> pd.DataFrame:
-    try:
-        typed = frame.assign(
-            **{name: frame[name].astype(str) for name in (*_TEXT, *_FACTS)},
-            rate=frame["rate"].astype(float),
-            seed=frame["seed"].astype(int),
-            value=frame["value"].astype(float),
-            batch=pd.to_numeric(frame["batch"].replace("", pd.NA)).astype("Int64"),
-        )
-    except (KeyError, ValueError, TypeError) as error:
-        raise UserError(f"{origin}: not a tidy table ({error}); make it again from the runs") from error
-    return checked(typed, SCHEMA, origin)
-
-
-def _first_case(error: pa.errors.SchemaError) -> str:
-    cases = error.failure_cases
-    if not isinstance(cases, pd.DataFrame) or not len(cases):
-        return str(cases)
-    index = cases.iloc[0].get("index")
-    if error.data is not None and index in getattr(error.data, "index", ()):
-        row = error.data.loc[index]
-        return f"{row['run']}, {row['metric']} = {row['value']}"
-    return str(cases.iloc[0].to_dict())
+    return read_frame(path, SCHEMA)
 
 
 def _rows_of(run: Run, root: Path, compare: bool) -> list[dict[str, Any]]:
-    metrics = _read_json(root / run.folder / METRICS_FILE)
+    metrics = _read_json(root / run.folder / METRICS)
     record = _read_json(root / run.folder / TRAINING_RECORD)
     evaluation = root / run.folder / EVALUATION_RECORD
     per_sample = run.folder / PER_SAMPLE_FILE
@@ -238,13 +164,13 @@ def _rows_of(run: Run, root: Path, compare: bool) -> list[dict[str, Any]]:
         "evaluation_fingerprint": str(_read_json(evaluation).get("fingerprint", "")) if evaluation.is_file() else "",
         **_provenance(record),
     }
-    numbers = _numbers(run.folder / METRICS_FILE, metrics)
+    numbers = _numbers(run.folder / METRICS, metrics)
     needed = PRIMARY_METRIC[run.task]
     if run.method != PRETRAINING and needed not in numbers:
-        raise UserError(f"{run.folder / METRICS_FILE}: has no '{needed}'; evaluate {run.id} again")
+        raise UserError(f"{run.folder / METRICS}: has no '{needed}'; evaluate {run.id} again")
     if compare and common["per_sample"]:
         given = scores_of(run.task, read_arrays(root / per_sample))
-        for difference in differing((run.folder / METRICS_FILE).as_posix(), numbers, given):
+        for difference in differing((run.folder / METRICS).as_posix(), numbers, given):
             raise UserError(f"{difference} from {PER_SAMPLE_FILE} beside it; evaluate {run.id} again")
     return [
         {**common, "metric": name, "value": value, "unit": UNITS.get(name, "")}

@@ -22,10 +22,10 @@ from tap.paper import units
 from tap.paper.difference import Difference
 from tap.paper.scores import differing, read_arrays, scores_of
 from tap.paper.statistics import PLACE
-from tap.paper.tidy import checked
+from tap.paper.tidy_form import read_frame, typed, write_frame
+from tap.plan.results import PROBES, tidy_path
 from tap.plan.runs import probe_folder, probes_of, task_of
-from tap.provenance.files import atomic_write
-from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
+from tap.provenance.record import BY_HAND, Stamp
 from tap.runs import SCALES
 from tap.task_facts import TASKS
 
@@ -67,11 +67,6 @@ images; metric and value in its unit; then device, dataset and code, and where t
 relative to the project (empty if there is none), and the row of its arrays."""
 
 
-def tidy_probes_path(scale: str, task: str) -> Path:
-    """Where the tidy table of a task's probes is, relative to the project's root."""
-    return Path("results") / scale / f"tidy_probes_{task}.csv"
-
-
 def gather_probes(scale: str, task: str, root: Path | str = ".", compare: bool = True) -> pd.DataFrame:
     """Reads what the probes of a task measured; a probe that is not made is absent.
 
@@ -89,7 +84,7 @@ def gather_probes(scale: str, task: str, root: Path | str = ".", compare: bool =
     for probe in probes_of(task):
         if (Path(root) / probe_folder(scale, task, probe) / VALUES).is_file():
             rows += _rows(scale, task, probe, Path(root))
-    frame = _validated(pd.DataFrame(rows, columns=list(SCHEMA.columns)), f"results/{scale}/probes/{task}")
+    frame = typed(pd.DataFrame(rows, columns=list(SCHEMA.columns)), SCHEMA, f"results/{scale}/probes/{task}")
     for (probe, arrays), lines in frame[frame["per_sample"] != ""].groupby(["probe", "per_sample"]) if compare else ():
         file = (probe_folder(scale, task, probe) / VALUES).as_posix()
         for difference in probe_differences(task, file, lines, Path(root) / arrays):
@@ -105,19 +100,10 @@ def write_tidy_probes(scale: str, task: str, root: Path | str = ".", stamp: Stam
     """
     started, root = datetime.now(UTC), Path(root)
     task_of(load_scale(scale, root=root), task)
-    text = gather_probes(scale, task, root).to_csv(index=False, lineterminator="\n")
-    path = atomic_write(root / tidy_probes_path(scale, task), text)
+    frame, path = gather_probes(scale, task, root), root / tidy_path(scale, f"{PROBES}{task}")
     folders = [root / probe_folder(scale, task, probe) for probe in probes_of(task)]
     files = [folder / name for folder in folders for name in (VALUES, PER_SAMPLE, RECORD)]
-    record_job(
-        path.with_suffix(RECORD_SUFFIX),
-        stamp,
-        inputs=[file for file in files if file.is_file()],
-        outputs=[path],
-        started=started,
-        root=root,
-    )
-    return path
+    return write_frame(path, frame, files, started, stamp, root)
 
 
 def read_tidy_probes(path: Path | str) -> pd.DataFrame:
@@ -126,11 +112,7 @@ def read_tidy_probes(path: Path | str) -> pd.DataFrame:
     Raises:
         UserError: the file is missing, or not such a table.
     """
-    try:
-        frame = pd.read_csv(path, keep_default_na=False, na_values={"endpoint": [""]})
-    except (OSError, ValueError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        raise UserError(f"{path}: cannot be read as a table of probes ({error}); make it again") from error
-    return _validated(frame, str(path))
+    return read_frame(path, SCHEMA)
 
 
 def probe_differences(task: str, file: str, values: pd.DataFrame, path: Path) -> list[Difference]:
@@ -175,11 +157,3 @@ def _rows(scale: str, task: str, probe: str, root: Path) -> Iterable[dict[str, A
     arrays = (folder / PER_SAMPLE).as_posix() if (root / folder / PER_SAMPLE).is_file() else ""
     common = {"scale": scale, "task": task, "probe": probe, **facts, "per_sample": arrays}
     return [{**line, **common} for line in values.to_dict("records")]
-
-
-def _validated(frame: pd.DataFrame, origin: str) -> pd.DataFrame:
-    try:
-        kinds = {name: column.dtype.type for name, column in SCHEMA.columns.items()}
-        return checked(frame.astype(kinds), SCHEMA, origin)
-    except (KeyError, ValueError, TypeError) as error:
-        raise UserError(f"{origin}: not a table of probes ({error}); make it again from the probes") from error

@@ -33,8 +33,16 @@ VALIDATION_IMAGES: Final = {
     "ade20k": 2_000,
     "coco": 5_000,
     "microscopy": 235,
+    "fashion_scenes": 500,
 }
-DATA_BYTES: Final = {"imagenet": 160e9, "fashion_mnist": 0.06e9, "ade20k": 1.2e9, "coco": 27e9, "microscopy": 0.05e9}
+DATA_BYTES: Final = {
+    "imagenet": 160e9,
+    "fashion_mnist": 0.06e9,
+    "ade20k": 1.2e9,
+    "coco": 27e9,
+    "microscopy": 0.05e9,
+    "fashion_scenes": 0.12e9,
+}
 
 WINDOWS: Final = 2.0
 """Windows of an ADE20K image, on average, that is brought to a short side of one window."""

@@ -39,6 +39,8 @@ def source_run(spec: JobSpec) -> Run | None:
     """The run whose weights a training starts from; None where it starts from random ones or from a given file."""
     if spec.start_from == "scratch":
         return None
+    if spec.start_from == "pretrained" and spec.pretrain.trained_on is not None:
+        return start_run(Run(spec.scale, spec.pretrain.trained_on, DENSE, seed=spec.seed))
     if spec.start_from in ("pretrained", "joint"):  # a joint training begins with the base
         return None if spec.pretrain.weights is not None else base_run(spec)
     return start_run(Run(spec.scale, spec.task, spec.method, spec.rate, spec.variant, spec.seed))

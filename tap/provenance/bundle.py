@@ -141,17 +141,18 @@ def write_bundle(
     return Bundle(path, len(chosen), len(weights), _size(root, chosen), _size(root, weights), tuple(claims))
 
 
-def weights_left_out(archive: Path | str, cfg: ScaleConfig) -> tuple[str, ...]:
-    """Names of weights that the scale has and an archive has not, by the archive's own list; nothing is unpacked.
+def hash_and_left_out(archive: Path | str, cfg: ScaleConfig) -> tuple[str, tuple[str, ...]]:
+    """The hash of an archive, and names of weights that the scale has and it has not, by its own list; nothing is
+    unpacked.
 
     Raises:
         UserError: the archive is not the one of its hash, is no such archive, or is of another scale.
     """
     archive = Path(archive)
-    _expect_hash(archive)
+    digest = _expect_hash(archive)
     try:
         with tarfile.open(archive, "r:gz") as tar:
-            return _read_list(archive, tar, cfg.scale)[1]
+            return digest, _read_list(archive, tar, cfg.scale)[1]
     except _BROKEN as error:
         raise UserError(f"{archive}: cannot be read ({error}); fetch it again") from error
 
@@ -210,7 +211,8 @@ def _add(tar: tarfile.TarFile, name: str, source: io.BufferedIOBase, size: int) 
     tar.addfile(entry, source)
 
 
-def _expect_hash(archive: Path) -> None:
+def _expect_hash(archive: Path) -> str:
+    """The archive's hash, if it is the one beside it."""
     beside = archive.with_name(archive.name + SUFFIX)
     if not archive.is_file():
         raise UserError(f"{archive}: is not there; give the archive that `tap publish bundle` wrote")
@@ -221,6 +223,7 @@ def _expect_hash(archive: Path) -> None:
         raise UserError(f"{beside}: holds no sha256; fetch it again")
     if sha256_file(archive) != match[0]:
         raise UserError(f"{archive}: is not the file of {beside.name} (cut off, or another one); fetch both again")
+    return match[0]
 
 
 def _unpack(archive: Path, scale: str, place: Path) -> tuple[dict[str, str], tuple[str, ...]]:

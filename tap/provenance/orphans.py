@@ -33,7 +33,12 @@ def ask_for_time() -> None:
 
 
 def end_with_workflow() -> None:
-    """Has this process end when the workflow or the launcher that started it does; nothing where none did."""
+    """Has this process end when the workflow or the launcher that started it does; nothing where none did.
+
+    A `torchrun` that a person has started, on each of several nodes, is the parent of its processes.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        os.environ.setdefault(LAUNCHER, str(os.getppid()))  # for loading processes as well
     for number in filter(str.isdigit, (os.environ.get(name, "") for name in (VARIABLE, LAUNCHER))):
         threading.Thread(target=_end_after, args=(int(number),), daemon=True, name="end-with-workflow").start()
 

@@ -16,9 +16,8 @@ from typing import Final
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
-from tap.provenance.bundle import weights_left_out
+from tap.provenance.bundle import hash_and_left_out
 from tap.provenance.checkpoints import WEIGHTS
-from tap.provenance.files import sha256_file
 from tap.provenance.ledger import PROFILES, Ledger, read_ledger
 from tap.provenance.publish import published_folder
 from tap.provenance.root_hash import root_hash
@@ -55,8 +54,8 @@ class PublishedBundle:
         Raises:
             UserError: it is not the archive of its hash, or is of another scale.
         """
-        left_out = weights_left_out(archive, cfg)
-        return cls(archive.name, sha256_file(archive), archive.stat().st_size / 1e6, left_out, address)
+        digest, left_out = hash_and_left_out(archive, cfg)
+        return cls(archive.name, digest, archive.stat().st_size / 1e6, left_out, address)
 
     def __str__(self) -> str:
         place = f" at {self.address}" if self.address else ""

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
+from tap.plan.results import verified_path
 from tap.provenance.checkpoints import differing
 from tap.provenance.equivalence import read_equivalence
 from tap.provenance.files import hash_files
@@ -135,11 +136,6 @@ def require(verification: Verification, allowed: Iterable[Kind] = (), everything
     if findings:
         first, *others = finding_lines(findings, everything)
         raise UserError("\n".join([f"{first}; {MEND[findings[0].kind]}", *(f"  also {other}" for other in others)]))
-
-
-def verified_path(scale: str, task: str) -> Path:
-    """The list of all files behind a task's tidy table, with their hashes, as they were when its tables were made."""
-    return Path("results") / scale / f"verified_{task}.json"
 
 
 def write_verified(

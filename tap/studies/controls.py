@@ -26,9 +26,10 @@ from tap.controls.policies import (
     static_controls,
 )
 from tap.engine.device import cpu_threads, describe_device, select_device
+from tap.engine.passes import ALONE, Passes, kept_passes
 from tap.engine.run_weights import load_run
 from tap.errors import UserError
-from tap.plan.controls import ARRAYS, CONTROLLED, OF_IMAGES, VALUES
+from tap.plan.controls import ARRAYS, CONTROLLED, OF_IMAGES, VALUES, control_parameters
 from tap.plan.runs import run_of, task_of
 from tap.plan.specs import job_spec
 from tap.provenance.files import atomic_write
@@ -67,31 +68,46 @@ def run_controls(cfg: ScaleConfig, run: Run, stamp: Stamp = BY_HAND) -> Path:
     task: Any = get_task(spec)
     device = select_device(spec.device)
     with cpu_threads(spec.eval.threads):
-        model = task.build_model(spec)
+        model, device_in_words = task.build_model(spec), describe_device(device)
         weights = load_run(spec, model)
-        table, arrays = measure(task, model.to(device), spec, settings, device)
-    packed = io.BytesIO()
-    np.savez_compressed(packed, **arrays)
-    outputs = [
-        atomic_write(run.folder / ARRAYS, packed.getvalue()),
-        atomic_write(run.folder / VALUES, table.to_csv(index=False, lineterminator="\n")),
-    ]
-    record_job(
-        outputs[1].with_suffix(RECORD_SUFFIX),
-        stamp,
-        inputs=[*weights, *evidence_of_data(spec)],
-        outputs=outputs,
-        started=started,
-        device=describe_device(device),
-        threads=spec.eval.threads,
-        bases=(spec.data.root,),
-        facts={"dataset": spec.data.name, "checkpoint": run.id},
-    )
+        kept = kept_passes(
+            run.scratch / "controls",
+            f"control {run.id}",
+            control_parameters(cfg, run),
+            stamp.fingerprint,
+            weights,
+            spec,
+            device_in_words,
+        )
+        with kept as passes:
+            table, arrays = measure(task, model.to(device), spec, settings, device, passes)
+            packed = io.BytesIO()
+            np.savez_compressed(packed, **arrays)
+            outputs = [
+                atomic_write(run.folder / ARRAYS, packed.getvalue()),
+                atomic_write(run.folder / VALUES, table.to_csv(index=False, lineterminator="\n")),
+            ]
+            record_job(
+                outputs[1].with_suffix(RECORD_SUFFIX),
+                stamp,
+                inputs=[*weights, *evidence_of_data(spec)],
+                outputs=outputs,
+                started=started,
+                device=device_in_words,
+                threads=spec.eval.threads,
+                bases=(spec.data.root,),
+                facts={"dataset": spec.data.name, "checkpoint": run.id},
+            )
     return outputs[1]
 
 
 def measure(
-    task: Pipeline, model: Any, spec: JobSpec, settings: ControlConfig, device: torch.device
+    task: Pipeline,
+    model: Any,
+    spec: JobSpec,
+    settings: ControlConfig,
+    device: torch.device,
+    passes: Passes = ALONE,
 ) -> tuple[pd.DataFrame, Mapping[str, np.ndarray]]:
     """The table and the arrays of `run_controls`.
 
@@ -101,14 +117,15 @@ def measure(
         spec: its settings.
         settings: numbers of images, and the oracle's step.
         device: where the model is.
+        passes: keeps what was found.
     """
     calibration = images_of(task, spec, "calibration", settings.calibration_images)
     validation = images_of(task, spec, "validation", settings.images)
     everything = images_of(task, spec, "validation")
-    means = register_outputs(task, model, spec, calibration, device).means
-    register = register_outputs(task, model, spec, everything, device)
+    means = register_outputs(task, model, spec, calibration, device, passes, "calibration").means
+    register = register_outputs(task, model, spec, everything, device, passes)
     searched = images_of(task, spec, "calibration", settings.oracle_images)
-    oracle = search_splits(task, model, spec, searched, device, settings.oracle_step)
+    oracle = search_splits(task, model, spec, searched, device, settings.oracle_step, passes)
     controls = [
         Control(FULL),
         *static_controls(spec.static_split),
@@ -118,12 +135,12 @@ def measure(
     ]
     if task.facts.dense:
         controls += [*recovery_controls(), *matching_controls()]
-    found, encoder = evaluate_controls(task, model, spec, controls, validation, device)
+    found, blocks = evaluate_controls(task, model, spec, controls, validation, device, passes)
     rows = [row for control in controls for row in _rows(task, spec, control, found[control.name])]
     table = pd.DataFrame(rows)
-    print(f"{run_of(spec).id}: {_in_words(table, oracle, encoder.blocks_run, encoder.blocks_alone)}")
+    print(f"{run_of(spec).id}: {_in_words(table, oracle, *blocks)}")
     looked_at = images_of(task, spec, "validation", settings.choice_images)
-    choice = judge_choice(task, model, spec, looked_at, device, settings.choice_side)
+    choice = judge_choice(task, model, spec, looked_at, device, settings.choice_side, passes)
     of_images = {
         f"{name}{OF_IMAGES}{array}": values for name, one in found.items() for array, values in one.per_image.items()
     }

@@ -8,7 +8,6 @@ All probes of a checkpoint share one process and one pass over the images, and w
 from __future__ import annotations
 
 import io
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,17 +25,18 @@ from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.swap import swapped_encoder
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
+from tap.engine.passes import ALONE, Passes, Rows, kept_passes
 from tap.engine.published import published_weights
 from tap.errors import UserError
 from tap.plan.runs import probe_folder, probed_runs, run_of, task_of
-from tap.plan.specs import job_spec
+from tap.plan.specs import job_spec, probe_parameters
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, Stamp, evidence_of_data, record_job
 from tap.studies.probe_encoder import Probe, ProbeEncoder
 from tap.task_facts import TASKS, Metric
-from tap.tasks.base import PLACE, SAMPLE_ID
+from tap.tasks.base import PLACE, SAMPLE_ID, Batch
 from tap.tasks.drawn_images import drawn
-from tap.tasks.pipeline import PerImage, Pipeline, joined
+from tap.tasks.pipeline import PerImage, Pipeline
 from tap.tasks.recovery_endpoint import ENDPOINTS
 from tap.tasks.registry import get_task
 
@@ -104,6 +104,7 @@ def measure(
     probes: Sequence[Probe],
     settings: ProbeConfig,
     device: torch.device,
+    passes: Passes = ALONE,
 ) -> Found:
     """Runs probes of one checkpoint, and no pruning, in one pass over the images.
 
@@ -114,22 +115,32 @@ def measure(
         probes: any order.
         settings: keep rate and number of images.
         device: where the model is.
+        passes: keeps what was found.
     """
     dataset = drawn(task.datasets(spec).validation, settings.images, spec.data.name, "probes")
     plan: list[Probe | None] = sorted(probes, key=lambda probe: (probe.layer, probe.criterion.name, -probe.alpha))
     plan.append(None)
-    parts: dict[Probe | None, list[PerImage]] = {probe: [] for probe in plan}
     encoder = ProbeEncoder(model.encoder, settings.keep_rate, [probe.criterion for probe in probes], spec.seed)
-    loader = task.loader(dataset, spec)
+
+    def probed(batch: Batch) -> Rows:
+        batch = batch.to(device)
+        encoder.new_batch()
+        rows = {}
+        for number, probe in enumerate(plan):
+            encoder.rewind(probe)
+            found = task.sufficient_statistics(task.evaluate_batch(model, spec, batch))
+            rows |= {f"{number}/{name}": values for name, values in found.items()}
+        return rows
+
     with swapped_encoder(model, encoder):
-        for number, batch in enumerate(loader, start=1):
-            batch = batch.to(device)
-            encoder.new_batch()
-            for probe in plan:
-                encoder.rewind(probe)
-                parts[probe].append(task.sufficient_statistics(task.evaluate_batch(model, spec, batch)))
-            print(f"{run_of(spec).id}: probed batch {number} of {len(loader)}", file=sys.stderr)
-    return {probe: joined(part) for probe, part in parts.items()}
+        rows = passes.over(run_of(spec).id, task, spec, dataset, probed)
+    return {probe: _of(number, rows) for number, probe in enumerate(plan)}
+
+
+def _of(number: int, rows: Rows) -> dict[str, np.ndarray]:
+    """The arrays of one probe among those of all."""
+    beginning = f"{number}/"
+    return {name.removeprefix(beginning): values for name, values in rows.items() if name.startswith(beginning)}
 
 
 def eligible_layers(encoder: SparseEncoder, settings: ProbeConfig) -> tuple[int, ...]:
@@ -195,29 +206,40 @@ def _run(
     device = select_device(first.device)
     rows: list[dict[str, Any]] = []
     arrays: list[PerImage] = []
-    with cpu_threads(first.eval.threads):
-        for spec, path in zip(specs, weights, strict=True):
-            model: Any = pipeline.build_model(spec)
-            load_weights(path, model)
-            probes = make(eligible_layers(model.encoder, settings))
-            for probe, found in measure(pipeline, model.to(device), spec, probes, settings, device).items():
-                rows += _rows(pipeline, spec, settings, probe, found, len(arrays))
-                arrays.append(found)
-        device_in_words = describe_device(device)
     folder = probe_folder(cfg.scale, task, kind)
-    values = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
-    outputs = [atomic_write(folder / PER_SAMPLE, _packed(arrays)), atomic_write(folder / VALUES, values)]
-    record_job(
-        folder / RECORD,
-        stamp,
-        inputs=[*weights, *read, *evidence_of_data(first)],
-        outputs=outputs,
-        started=started,
-        device=device_in_words,
-        threads=first.eval.threads,
-        bases=(first.data.root,),
-        facts={"dataset": first.data.name, "checkpoints": [run_of(spec).id for spec in specs]},
-    )
+    with cpu_threads(first.eval.threads):
+        device_in_words = describe_device(device)
+        kept = kept_passes(
+            Path(".tap", "resume", cfg.scale, "probes", task, kind),
+            f"probe {kind} {task}",
+            probe_parameters(cfg, task, kind),
+            stamp.fingerprint,
+            [*weights, *read],
+            first,
+            device_in_words,
+        )
+        with kept as passes:
+            for spec, path in zip(specs, weights, strict=True):
+                model: Any = pipeline.build_model(spec)
+                load_weights(path, model)
+                probes = make(eligible_layers(model.encoder, settings))
+                found = measure(pipeline, model.to(device), spec, probes, settings, device, passes)
+                for probe, values in found.items():
+                    rows += _rows(pipeline, spec, settings, probe, values, len(arrays))
+                    arrays.append(values)
+            table = pd.DataFrame(rows).to_csv(index=False, lineterminator="\n")
+            outputs = [atomic_write(folder / PER_SAMPLE, _packed(arrays)), atomic_write(folder / VALUES, table)]
+            record_job(
+                folder / RECORD,
+                stamp,
+                inputs=[*weights, *read, *evidence_of_data(first)],
+                outputs=outputs,
+                started=started,
+                device=device_in_words,
+                threads=first.eval.threads,
+                bases=(first.data.root,),
+                facts={"dataset": first.data.name, "checkpoints": [run_of(spec).id for spec in specs]},
+            )
     return outputs[1]
 
 

@@ -21,6 +21,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from tap.config.schema import JobSpec
+from tap.controls.listening import listening
 from tap.encoder.blocks import project, ragged_incoming_attention
 from tap.encoder.tokens import Tokens
 from tap.encoder.weights import read_tensors
@@ -218,12 +219,10 @@ def _listening(
     Both are attributes of the instance in front of its class's methods, so that no code of the encoder knows of it.
     """
     reducer, blocks = encoder.reducer, list(encoder.vit.blocks)
-    rank = reducer.scores
     down, across = encoder.vit.patch_embed.patch_size
     patches = (images.shape[-2] // down) * (images.shape[-1] // across)
 
-    def listen(block: Any, tokens: Tokens, hidden: Tensor, keys: Tensor, register_rows: Tensor) -> Tensor:
-        found = rank(block, tokens, hidden, keys, register_rows)
+    def heard(block: Any, tokens: Tokens, hidden: Tensor, keys: Tensor, found: Tensor) -> Tensor:
         layer = 1 + next(place for place, one in enumerate(blocks) if one is block)
         scores[layer] = _by_index(found, tokens, patches)
         if received is not None:
@@ -235,13 +234,12 @@ def _listening(
         assert registers is not None
         return registers.repeat_interleave(len(images), dim=0)[:, None]
 
-    reducer.scores = listen
     if registers is not None:
         reducer.controller.initial = initial
     try:
-        yield
+        with listening(reducer, heard):
+            yield
     finally:
-        del reducer.scores
         if registers is not None:
             del reducer.controller.initial
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tap.config.schema import TaskConfig
+from tap.config.schema import JobSpec, TaskConfig
 from tap.encoder.weights import decoder_tensors, load_backbone, read_tensors
 from tap.errors import UserError
 from tap.plan.starts import given_weights
@@ -32,8 +32,21 @@ def look_at_weights(report: Report, task: str, settings: TaskConfig) -> None:
         report.problem(f"weights of {task}: {error}")
         return
     found = sha256_file(path)
-    pinned = "pinned" if pretrain.sha256 else f"not pinned; `tasks.{task}.pretrain.sha256: {found}` pins it"
+    pinned = "pinned" if pretrain.sha256 else f"not pinned; {_how_to_pin(task, found)}"
     decoder = len(decoder_tensors(tensors))
     report.facts.append(f"weights of {task}: {path}, {path.stat().st_size} bytes, sha256 {found} ({pinned})")
     if decoder:
         report.facts.append(f"weights of {task}: {decoder} tensors are those of MAE's decoder, which is left out")
+
+
+def unpinned(spec: JobSpec) -> str | None:
+    """What to tell who trains from a file that no hash in the settings holds fast; None where nothing is to be told."""
+    if spec.start_from != "pretrained" or spec.pretrain.weights is None or spec.pretrain.sha256 is not None:
+        return None
+    path = given_weights(spec.pretrain, spec.task)
+    return f"{path} is not pinned; {_how_to_pin(spec.task, sha256_file(path))}"
+
+
+def _how_to_pin(task: str, found: str) -> str:
+    setting = f"tasks.{task}.pretrain.sha256: {found}"
+    return f"put `{setting}` into params.yaml (overrides: paper:), so that no other file is taken"

@@ -11,15 +11,19 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from loopback import Cluster, wait_for, why_not
+from typer.testing import CliRunner
+
+from tap import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data" / "fashion_mnist"
 PROFILE = "workflow/profiles/slurm"
-STEPS = {"dense": 150, "method": 300}
+STEPS = {"dense": 200, "method": 300}
 CONTROLLER_SAVES_S = 6
 PARAMS = f"""\
 scale: smoke
@@ -44,10 +48,17 @@ overrides:
 TARGET = "results/smoke/tables/tab_cls.tex"
 START, DENSE, TAP = "dense/r1.00/start/s0", "dense/r1.00/main/s0", "tap/r0.50/main/s0"
 RUNS = Path("results/smoke/runs/cls")
-SAME = [f"{run}/{file}" for run in (START, DENSE, TAP) for file in ("model.safetensors", "log.csv")]
+TRAINED = ("model.safetensors", "log.csv")
+SAME = [f"{run}/{file}" for run in (START, DENSE, TAP) for file in TRAINED]
 SAME += [f"{run}/per_sample.npz" for run in (DENSE, TAP)]
+PRETRAINED = "mae/r1.00/main/s0"
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.skipif(why_not() is not None, reason=f"no Slurm here: {why_not()}"),
+    pytest.mark.skipif(not (DATA / "manifest.json").is_file(), reason="the data are not there; `tap data prepare cls`"),
+]
 
 
 def project(folder: Path) -> Path:
@@ -71,11 +82,11 @@ def environment(folder: Path, base: dict[str, str]) -> dict[str, str]:
 class Watched:
     """A workflow on the cluster, and how far its trainings are."""
 
-    def __init__(self, folder: Path, cluster: Cluster) -> None:
+    def __init__(self, folder: Path, cluster: Cluster, target: str, *options: str) -> None:
         self.folder, self.cluster, self._log = folder, cluster, folder / "snakemake.out"
-        command = ["snakemake", TARGET, "--workflow-profile", PROFILE, "--slurm-no-account"]
+        command = ["snakemake", target, "--workflow-profile", PROFILE, "--slurm-no-account"]
         command += ["--slurm-status-command", "squeue", "--slurm-init-seconds-before-status-checks", "1"]
-        command += ["--seconds-between-status-checks", "1", "--slurm-keep-successful-logs"]
+        command += ["--seconds-between-status-checks", "1", "--slurm-keep-successful-logs", *options]
         with self._log.open("wb") as output:
             self.process = subprocess.Popen(
                 command, cwd=folder, env=environment(folder, cluster.environment), stdout=output, stderr=output
@@ -108,46 +119,92 @@ class Watched:
         wait_for(lambda: len(running()) == 1, 120, f"one job of {rule} runs")
         return running()[0]
 
+    def kill_job(self, rule: str, run: str) -> None:
+        """Kills a job in the middle of its training, and waits until another one trains on."""
+        at = self.wait_for_steps(run) + 5
+        number, _ = self.job_of(rule)
+        self.cluster.call("scancel", "--signal=KILL", "--full", number)
+        self.job_of(rule, but=number)
+        self.wait_for_steps(run, at)
 
-@pytest.mark.skipif(why_not() is not None, reason=f"no Slurm here: {why_not()}")
-@pytest.mark.skipif(not (DATA / "manifest.json").is_file(), reason="the data are not there; `tap data prepare cls`")
+    def kill_controller(self) -> None:
+        """Kills the controller in the middle of a job, and starts it again."""
+        time.sleep(CONTROLLER_SAVES_S)  # else it would not know of the job, and start it twice
+        self.cluster.kill("slurmctld")
+        time.sleep(2)
+        self.cluster.start_controller()
+
+    def lose_node_of(self, rule: str) -> None:
+        """Takes away the node of a job with all that it ran, and brings it back."""
+        _, node = self.job_of(rule)
+        self.cluster.lose_node(node)
+        self.cluster.start_node(node)
+
+    def through(self) -> None:
+        """Waits for the end of the workflow, which must be a good one."""
+        self.process.wait(timeout=600)
+        assert self.process.returncode == 0, self.said()[-5000:]
+
+    def __enter__(self) -> Watched:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def call(*words: str) -> None:
+    """A command of `tap` in this process."""
+    assert CliRunner().invoke(cli.app, list(words), catch_exceptions=False).exit_code == 0
+
+
+def different(names: Iterable[str], alone: Path, shared: Path) -> list[str]:
+    return [name for name in names if (alone / RUNS / name).read_bytes() != (shared / RUNS / name).read_bytes()]
+
+
+def test_a_training_whose_job_controller_and_node_are_killed_ends_with_the_same_bits(tmp_path, monkeypatch):
+    alone, shared = project(tmp_path / "alone"), tmp_path / "shared"
+    monkeypatch.chdir(alone)
+    call("data", "prepare", "cls")
+    call("train", f"cls/{PRETRAINED}")
+    shutil.copytree(alone, shared)
+    call("train", f"cls/{START}")
+    with (
+        Cluster(tmp_path / "cluster") as cluster,
+        Watched(shared, cluster, str(RUNS / START / TRAINED[0])) as work,
+    ):
+        work.kill_job("train_dense", START)
+        work.kill_controller()
+        work.lose_node_of("train_dense")
+        work.through()
+    assert different([f"{run}/{file}" for run in (PRETRAINED, START) for file in TRAINED], alone, shared) == []
+    assert "goes on at step" in (shared / f".tap/logs/smoke/train/cls/{START}.log").read_text()
+
+
+@pytest.mark.long
 def test_the_smoke_scale_on_a_cluster_whose_parts_are_killed(tmp_path):
     alone, shared = project(tmp_path / "alone"), project(tmp_path / "shared")
-    begun = time.monotonic()
     subprocess.run(
         ["snakemake", TARGET], cwd=alone, env=environment(alone, dict(os.environ)), check=True, capture_output=True
     )
     with Cluster(tmp_path / "cluster") as cluster:
-        work = Watched(shared, cluster)
-        try:
-            at = work.wait_for_steps(START) + 5
-            number, _ = work.job_of("train_dense")
-            cluster.call("scancel", "--signal=KILL", "--full", number)  # a job is killed
-            work.job_of("train_dense", but=number)  # and is submitted again
-            work.wait_for_steps(START, at)
-            time.sleep(CONTROLLER_SAVES_S)  # else it would not know of the job, and start it twice
-            cluster.kill("slurmctld")  # the controller is killed, and comes back
-            time.sleep(2)
-            cluster.start_controller()
+        with Watched(shared, cluster, TARGET, "--default-resources", "slurm_partition=gpus") as wrong:
+            assert wrong.process.wait(timeout=60) == 1
+            assert "this cluster has no partition 'gpus'; it has main" in wrong.said()
+        with Watched(shared, cluster, TARGET) as work:
+            work.kill_job("train_dense", START)
+            work.kill_controller()
             work.wait_for_steps(TAP)
             time.sleep(CONTROLLER_SAVES_S)
-            _, node = work.job_of("train_method")
-            cluster.lose_node(node)  # a node is gone, with all that it ran
-            cluster.start_node(node)
+            work.lose_node_of("train_method")
             at = work.wait_for_steps(TAP)
             work.wait_for_steps(TAP, at)
             number, _ = work.job_of("train_method")
             cluster.call("scancel", "--signal=TERM", number)  # as the profile's `--signal=TERM@60` before a time limit
-            work.process.wait(timeout=600)
-        finally:
-            work.process.kill()
-            work.process.wait()
-        assert work.process.returncode == 0, work.said()[-5000:]
-    different = [name for name in SAME if (alone / RUNS / name).read_bytes() != (shared / RUNS / name).read_bytes()]
-    assert different == []
+            work.through()
+    assert different(SAME, alone, shared) == []
     logs = {run: (shared / ".tap/logs/smoke/train/cls" / f"{run}.log").read_text() for run in (START, TAP)}
     assert all("goes on at step" in text for text in logs.values()), logs
     (stopped,) = (shared / ".snakemake/slurm_logs").rglob(f"{number}.log")
     assert "asked to end (SIGTERM) at step" in stopped.read_text()
     assert (shared / TARGET).is_file()
-    print(f"{time.monotonic() - begun:.0f} s")

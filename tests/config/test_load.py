@@ -208,6 +208,24 @@ def test_a_shared_backbone_must_be_one(project, pretrain, message):
         ),
         ({"tasks.seg.pretrain.mix.seg.batch_size": 4}, r"seg\.pretrain\.mix: 'seg' is no other task of this scale"),
         ({"tasks.seg.pretrain.train.unit": "epochs"}, "`mix` needs `train`, in steps"),
+        ({"tasks.det.pretrain.trained_on": "det"}, r"trained_on: 'det' is no other task with a start of its own"),
+        ({"tasks.det.pretrain.trained_on": "cls", "tasks.cls.start_from": "pretrained"}, "'cls' is no other task with"),
+        (
+            {"tasks.det.pretrain.trained_on": "cls", "tasks.det.seeds": [0, 7]},
+            r"trained_on: 'cls' is not trained with seed 7; give both the same seeds",
+        ),
+        (
+            {"tasks.det.pretrain.trained_on": "cls", "tasks.cls.pretrain.trained_on": "seg"},
+            "'cls' begins with another task's backbone itself",
+        ),
+        (
+            {
+                "tasks.cls.pretrain.share": None,
+                "tasks.cls.pretrain.weights": "a.pth",
+                "tasks.cls.pretrain.trained_on": "seg",
+            },
+            r"cls\.pretrain: `trained_on` begins with a backbone that is trained here",
+        ),
         ({"tasks.seg.pretrain.mix.cls.batch_size": 0}, r"mix\.cls\.batch_size: must be greater than or equal to 1"),
     ],
 )

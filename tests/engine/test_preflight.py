@@ -14,7 +14,11 @@ from tap.config import load_scale
 from tap.engine import preflight as looking
 from tap.engine.preflight import preflight
 from tap.jobs.kinds.preflight import comes_first
+from tap.plan.specs import job_spec
+from tap.provenance.files import sha256_file
 from tap.reducers.build import build_vit
+from tap.runs import Run
+from tap.tasks.given_weights import unpinned
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = {"width": 48, "heads": 3, "timm_name": None, "image_size": 224}
@@ -58,7 +62,7 @@ def texts(report):
 def test_what_is_right_is_said(settings):
     report = preflight(settings())
     assert texts(report) == []
-    assert any("not pinned; `tasks.cls.pretrain.sha256: " in fact for fact in report.facts)
+    assert any("not pinned; put `tasks.cls.pretrain.sha256: " in fact for fact in report.facts)
     assert any("GB needed for" in fact for fact in report.facts)
 
 
@@ -106,6 +110,18 @@ def test_a_file_of_other_weights_is_refused(settings, folder, edit, changes, mat
     cfg = settings(**{f"tasks.cls.pretrain.{name}": value for name, value in changes.items()})
     (text,) = texts(preflight(cfg))
     assert re.search(match, text), text
+
+
+def test_a_training_from_a_file_that_is_not_pinned_says_its_hash_and_where_to_put_it(settings, folder):
+    spec = job_spec(settings(), Run("paper", "cls", "dense"))
+    found = sha256_file(folder / "mae.pth")
+    assert unpinned(spec) == (
+        f"mae.pth is not pinned; put `tasks.cls.pretrain.sha256: {found}` into params.yaml (overrides: paper:), "
+        "so that no other file is taken"
+    )
+    pinned = settings(**{"tasks.cls.pretrain.sha256": found})
+    assert unpinned(job_spec(pinned, Run("paper", "cls", "dense"))) is None
+    assert unpinned(job_spec(load_scale("desk"), Run("desk", "cls", "dense"))) is None
 
 
 def test_a_file_with_mae_s_decoder_is_told_apart(settings, folder):

@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 
 from tap import cli
 from tap.config import load_scale
-from tap.jobs.registry import JOBS
+from tap.errors import UserError
+from tap.jobs.kinds.table import Table
+from tap.jobs.registry import JOBS, by_name
 from tap.plan.runs import runs_of_table
 
 CFG = load_scale("smoke")
@@ -89,6 +91,36 @@ def test_a_kind_says_what_it_reads_of_files_settings_and_code(name):
     assert any("record" in path or path.endswith(".json") for path in made)
 
 
+def test_two_kinds_with_one_name_or_one_command_are_refused():
+    class Other(Table):
+        name = "other"
+
+    class Same(Table):
+        command = "same"
+
+    assert list(by_name([JOBS["table"], JOBS["figure"]])) == ["table", "figure"]
+    with pytest.raises(
+        UserError, match=r"test_registry: `tap table` is the command of 'table' \(tap.jobs.kinds.table\)"
+    ):
+        by_name([JOBS["table"], Other()])
+    with pytest.raises(UserError, match=r"a kind of job is called 'table' in tap.jobs.kinds.table already"):
+        by_name([JOBS["table"], Same()])
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_is_found_by_the_files_that_it_makes(name):
+    """`fields` is the inverse of `key`, as far as the settings tell keys apart."""
+    job = JOBS[name]
+    key = job.key(CFG, FIELDS)
+    for fields in job.fields(CFG, key):
+        assert job.settings(CFG, job.key(CFG, fields)) == job.settings(CFG, key)
+    if name != "publish":  # figures go elsewhere
+        made = {
+            pattern.format(scale="smoke", **fields) for fields in job.fields(CFG, key) for pattern in job.makes.values()
+        }
+        assert {path.as_posix() for path in job.made(CFG, key)} == made
+
+
 @pytest.mark.parametrize("name", JOBS)
 def test_a_kind_has_its_command(name):
     for words in JOBS[name].commands():
@@ -105,7 +137,7 @@ def test_rules_take_settings_code_and_files_from_the_job(name):
     for block in used:
         assert "{{params.spec:q}}" in block, "planned settings are handed over"
         assert f'code("{name}"' in block or name in ("verify", "publish")
-        for kind, file in re.findall(r'(?:reads|makes)\("(\w+)", "([^"]+)"\)', block):
+        for kind, file in re.findall(r'(?:reads|makes)\("(\w+)", "([^"]+)"', block):
             assert file in JOBS[kind].makes or file in JOBS[kind].reads(CFG, JOBS[kind].key(CFG, FIELDS))
 
 

@@ -14,8 +14,9 @@ from tap.paper.evidence import Evidence
 from tap.paper.scores import scores_of
 from tap.paper.statistics import mean_iou
 from tap.paper.tables.build import build_table, render_table
-from tap.paper.tidy import gather, tidy_path
-from tap.paper.tidy_probes import gather_probes, tidy_probes_path
+from tap.paper.tidy import gather
+from tap.paper.tidy_probes import gather_probes
+from tap.plan.results import PROBES, tidy_path
 from tap.runs import Run
 
 IMAGES = 400
@@ -194,7 +195,7 @@ class Results:
         if task != "det":
             np.savez(folder / "per_sample.npz", sample_id=np.arange(FEW_IMAGES), **arrays)
         frame = gather_probes(self.scale, task, self.root)
-        frame.to_csv(self.root / tidy_probes_path(self.scale, task), index=False)
+        frame.to_csv(self.root / tidy_path(self.scale, f"{PROBES}{task}"), index=False)
 
 
 def add_profile(

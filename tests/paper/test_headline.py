@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tap.paper.headline import headline, write_headline
-from tap.paper.tidy import gather, tidy_path
+from tap.paper.tidy import gather
+from tap.plan.results import tidy_path
 
 
 def test_means_over_seeds_of_every_method_and_rate(project, cls_runs):

@@ -4,7 +4,8 @@ import pandas as pd
 import pytest
 
 from tap.errors import UserError
-from tap.paper.tidy import SCHEMA, gather, read_tidy, tidy_path, write_tidy
+from tap.paper.tidy import SCHEMA, gather, read_tidy, write_tidy
+from tap.plan.results import tidy_path
 from tap.runs import Run
 
 RUN = Run("desk", "cls", "tap", 0.5)

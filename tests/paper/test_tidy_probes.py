@@ -9,9 +9,10 @@ from tap.config.methods import CRITERIA, SCORES
 from tap.criteria.registry import CRITERIA as REGISTRY
 from tap.errors import UserError
 from tap.paper.estimate import Estimate
-from tap.paper.probe_results import correlation, files_behind, read_probe
+from tap.paper.probe_results import correlation, read_probe
 from tap.paper.reported import load_reported
-from tap.paper.tidy_probes import SCHEMA, gather_probes, read_tidy_probes, tidy_probes_path, write_tidy_probes
+from tap.paper.tidy_probes import SCHEMA, gather_probes, read_tidy_probes, write_tidy_probes
+from tap.plan.results import tidy_path
 from tap.provenance.record import Stamp, read_record
 
 DROPS = {("coverage", block, alpha): 2.0 + alpha for block in (3, 6) for alpha in (0.0, 1.0)}
@@ -21,7 +22,7 @@ def test_one_row_per_probe_and_metric_and_the_csv_gives_it_back(results) -> None
     results.probe("seg", "layers", {("random", 3, 1.0): 4.0}, seeds=(0,))
     results.probe("seg", "recovery", DROPS, seeds=(0, 1))
     path = write_tidy_probes("desk", "seg", results.root, Stamp("gather_probes"))
-    assert path == results.root / tidy_probes_path("desk", "seg")
+    assert path == results.root / tidy_path("desk", "probes_seg")
     frame = read_tidy_probes(path)
     assert list(frame.columns) == list(SCHEMA.columns)
     pd.testing.assert_frame_equal(frame, gather_probes("desk", "seg", results.root))
@@ -50,12 +51,12 @@ def test_a_probe_that_is_not_made_is_absent(results) -> None:
         ("layer", -1, "greater_than"),
         ("endpoint", 3.0, "in_range"),
         ("criterion", "dense", "unique|uplicate"),
-        ("seed", "one", "not a table of probes"),
+        ("seed", "one", "not a tidy table"),
     ],
 )
 def test_an_edited_table_is_refused(results, column: str, value, message: str) -> None:
     results.probe("cls", "layers", {("random", 1, None): 4.0, ("coverage", 1, None): 2.0})
-    path = results.root / tidy_probes_path("desk", "cls")
+    path = results.root / tidy_path("desk", "probes_cls")
     frame = pd.read_csv(path).astype(object)
     frame.loc[1:, [column] if column != "criterion" else ["criterion", "layer"]] = value if column != "criterion" else 0
     frame.to_csv(path, index=False)
@@ -82,16 +83,10 @@ def test_damaged_values_of_single_images_are_refused(results) -> None:
 
 def test_values_of_single_images_that_the_table_names_are_there_or_missed(results) -> None:
     results.probe("cls", "layers", {("random", 1, None): 4.0})
-    assert files_behind("desk", "seg", results.root) == []
-    path = results.root / "results/desk/probes/cls/layers/per_sample.npz"
-    assert files_behind("desk", "cls", results.root) == [results.root / tidy_probes_path("desk", "cls"), path]
-    path.unlink()
-    for ask in (
-        lambda: files_behind("desk", "cls", results.root),
-        lambda: read_probe("desk", "cls", "layers", results.root).drop("random", "top1", [1]),
-    ):
-        with pytest.raises(UserError, match=r"per_sample.npz: is not there, and .*tidy_probes_cls.csv names it; take"):
-            ask()
+    (results.root / "results/desk/probes/cls/layers/per_sample.npz").unlink()
+    probe = read_probe("desk", "cls", "layers", results.root)
+    with pytest.raises(UserError, match=r"per_sample.npz: is not there, and .*tidy_probes_cls.csv names it; take"):
+        probe.drop("random", "top1", [1])
 
 
 def test_names_of_criteria_are_those_of_the_registry_and_of_the_printed_tables() -> None:
@@ -139,7 +134,7 @@ def test_a_value_that_its_per_image_values_do_not_give_is_refused(results) -> No
         gather_probes("desk", "cls", results.root)
     frame = gather_probes("desk", "cls", results.root, compare=False)
     assert frame["value"].tolist() == [80.0, 79.0]
-    frame.to_csv(results.root / tidy_probes_path("desk", "cls"), index=False)
+    frame.to_csv(results.root / tidy_path("desk", "probes_cls"), index=False)
     with pytest.raises(UserError, match=r"probes/cls/layers: top1 of probe 1: recorded 79\.0, recomputed 76\.0"):
         read_probe("desk", "cls", "layers", results.root).drop("random", "top1", [1])
     read_probe("desk", "cls", "layers", results.root, compare=False).drop("random", "top1", [1])

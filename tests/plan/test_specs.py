@@ -6,7 +6,7 @@ from tap.config import load_scale
 from tap.errors import UserError
 from tap.plan.runs import pretraining_run, run_of, runs_of_table
 from tap.plan.specs import job_json, job_spec, parse_job
-from tap.plan.starts import start_run
+from tap.plan.starts import base_run, source_run, start_run
 from tap.runs import Run
 
 DESK = load_scale("desk")
@@ -105,7 +105,7 @@ TAP_RUN = Run("desk", "cls", "tap", 0.5)
         ("tasks.cls.model.drop_path", 0.1, True, True, True),
         ("controller.tau_end", 0.2, True, False, True),
         ("tasks.seg.method.length", 999, False, False, False),
-        ("tasks.cls.seeds", [0, 1, 2], False, False, False),
+        ("tasks.cls.seeds", [0, 1, 2, 3], False, False, False),
         ("keep_rates", [0.5, 0.9], False, False, False),
         ("device", "cpu", False, False, False),
         ("processes", 2, False, False, False),
@@ -178,3 +178,20 @@ def test_a_dense_task_has_a_random_encoder_beside_it():
     ):
         with pytest.raises(UserError, match="variant: "):
             job_spec(DESK, run)
+
+
+def test_a_start_may_begin_with_the_backbone_of_another_tasks_start():
+    """Of the same seed; its floor has a random encoder all the same, and the base that tasks share is the MAE's."""
+    cfg = changed("tasks.det.pretrain", {"share": "seg", "trained_on": "cls"})
+
+    def source(method, rate=1.0, variant="main"):
+        return source_run(job_spec(cfg, Run("desk", "det", method, rate, variant, seed=1)))
+
+    assert source("dense", variant="start") == Run("desk", "cls", "dense", 1.0, "start", 1)
+    assert source("tap", 0.5) == source("dense") == Run("desk", "det", "dense", 1.0, "start", 1)
+    assert source("dense", variant="random-encoder-start") is None
+    assert base_run(job_spec(cfg, Run("desk", "det", "tap_f", 0.5))) == Run("desk", "seg", "mae")
+    plain = source_run(
+        job_spec(changed("tasks.det.pretrain", {"share": "seg"}), start_run(Run("desk", "det", "tap", 0.5)))
+    )
+    assert plain == Run("desk", "seg", "mae")

@@ -17,8 +17,9 @@ from tap.paper.audit.job import run_audit
 from tap.paper.headline import write_headline
 from tap.paper.scores import scores_of
 from tap.paper.tables.build import build_table
-from tap.paper.tidy import tidy_path, write_tidy
+from tap.paper.tidy import write_tidy
 from tap.plan.endpoints import endpoint_path, uses_endpoint
+from tap.plan.results import tidy_path
 from tap.plan.runs import dense_run, pretraining_run, runs_of_table
 from tap.plan.specs import job_spec
 from tap.plan.starts import start_run

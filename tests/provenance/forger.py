@@ -15,7 +15,8 @@ from tap.jobs.staleness import Today
 from tap.paper import measured, tidy
 from tap.paper.audit.job import run_audit
 from tap.paper.headline import write_headline
-from tap.paper.tidy import tidy_path, write_tidy
+from tap.paper.tidy import write_tidy
+from tap.plan.results import tidy_path
 from tap.provenance.files import sha256_file
 from tap.provenance.ledger import read_ledger
 from tap.provenance.publish import publish

@@ -22,8 +22,7 @@ from tap.errors import UserError
 from tap.paper import crate
 from tap.provenance import checkpoints
 from tap.provenance.files import atomic_write, writing
-from tap.tasks import pictures, sources
-from tap.tasks.microscopy import tiles
+from tap.tasks import picture_files, pictures, sources
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "engine"))
 
@@ -82,7 +81,10 @@ WRITERS = {
     "bytes": ("old", lambda path: atomic_write(path, NOISE)),
     "text": ("old", lambda path: atomic_write(path, NOISE.hex())),
     "weights": ("old", lambda path: save_weights(path, {"a": torch.tensor(list(NOISE), dtype=torch.uint8)}, {})),
-    "tile": ("old.png", lambda path: tiles._save(path, np.frombuffer(NOISE, dtype=np.uint8).reshape(500, 800))),
+    "tile": (
+        "old.png",
+        lambda path: picture_files.save_picture(path, np.frombuffer(NOISE, dtype=np.uint8).reshape(500, 800)),
+    ),
     "picture": ("old.png", save_picture),
     "second name": ("old", give_second_name),
 }

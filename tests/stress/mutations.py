@@ -25,7 +25,7 @@ CHANGES: dict[str, dict] = {
     "cls/tap-greedy": {"controller": {"allocation_bias": 9.0}},
     "cls/tap-late": {"train": {"length": 12}},
     "cls/tap-long": {"train": {"length": 40}},
-    "cls/tap-ties": {"data": {"std": [1e9], "mean": [0.0]}},
+    "cls/tap-ties": {"data": {"std": [1e9] * 3, "mean": [0.0] * 3}},
     "cls/static-even": {"static_split": [1.0, 1.0, 1.0]},
     "seg/tap-odd": {"rate": 0.35},
     "seg/dtop-sure": {"options": {"dtop": {"threshold": 0.01}}},

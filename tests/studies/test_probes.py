@@ -13,6 +13,7 @@ from tap.config import load_scale
 from tap.config.schema import ProbeConfig
 from tap.criteria.registry import get
 from tap.encoder.vitdet import place_on_grid
+from tap.engine import passes
 from tap.engine.job import train_run
 from tap.errors import UserError
 from tap.jobs.kinds.probe import JOB, ProbeKey
@@ -143,6 +144,29 @@ def test_the_layer_probe_writes_values_images_and_a_record(trained):
     before = path.with_name("per_sample.npz").read_bytes()
     probes.run_layer_probe(trained, "cls")
     assert path.with_name("per_sample.npz").read_bytes() == before
+
+
+def test_a_killed_probe_goes_on_and_ends_with_the_same_bits(trained, monkeypatch, capsys):
+    path = probes.run_layer_probe(trained, "cls")
+    files = path, path.with_name("per_sample.npz")
+    whole = [file.read_bytes() for file in files]
+    seen, evaluate = [], SmallClassification.evaluate_batch
+
+    def dies(self, model, spec, batch):
+        seen.append(batch)
+        if len(seen) == 50:  # of 34 a batch
+            raise KeyboardInterrupt
+        return evaluate(self, model, spec, batch)
+
+    monkeypatch.setattr(passes, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(SmallClassification, "evaluate_batch", dies)
+    with pytest.raises(KeyboardInterrupt):
+        probes.run_layer_probe(trained, "cls")
+    assert [file.read_bytes() for file in files] == whole  # untouched
+    probes.run_layer_probe(trained, "cls")
+    assert len(seen) == 50 + 34
+    assert "probe layers cls: goes on after 1 batches" in capsys.readouterr().err
+    assert [file.read_bytes() for file in files] == whole
 
 
 def test_a_record_is_current_until_a_setting_of_the_probe_changes(trained):

@@ -80,10 +80,24 @@ def test_placeholders_are_refused_before_anything_is_submitted(cluster):
 
 
 @pytest.mark.slow
+def test_a_partition_that_does_not_exist_is_refused_before_anything_is_submitted(cluster):
+    project, start, asked = cluster
+    path = project.folder / PROFILE / "config.yaml"
+    path.write_text(path.read_text().replace("change-me", "mine"))
+    result = start("--set-resources", "train_dense:slurm_partition=gpus")
+    assert result.returncode == 1
+    assert (
+        "Error: set-resources of the profile: train_dense: slurm_partition: this cluster has no partition 'gpus'; "
+        "it has mine (`sinfo`). Nothing was submitted" in result.stderr
+    )
+    assert asked() == []
+
+
+@pytest.mark.slow
 def test_a_training_asks_for_one_node_with_its_cards_and_cores(cluster):
     project, start, asked = cluster
     path = project.folder / PROFILE / "config.yaml"
-    path.write_text(path.read_text().replace("change-me", "mine", 1).replace("change-me", "gpus", 1))
+    path.write_text(path.read_text().replace("change-me", "mine"))
     target = "results/smoke/runs/cls/mae/r1.00/main/s0/model.safetensors"
     result = start(target, "--slurm-status-command", "squeue", "--retries", "0")
     (arguments,) = [found for found in asked() if any("pretrain" in word for word in found)] or [None]
@@ -93,7 +107,7 @@ def test_a_training_asks_for_one_node_with_its_cards_and_cores(cluster):
     assert "--nodes=1" in line
     assert re.search(r"--cpus-per-(task=36|gpu=9)\b", line), line  # 4 processes, each with 8 loaders
     assert "-A mine" in line or "-Amine" in line or "--account mine" in line
-    assert "-p gpus" in line or "--partition gpus" in line
+    assert "-p mine" in line or "--partition mine" in line
     assert "--mem 4000" in line
     assert "-t 120" in line
 

@@ -3,25 +3,12 @@
 
 rule audit:
     input:
-        tables=group(
-            [*(f"tab_{task}" for task in BUILT_TASKS), *GROUPED], [".csv"], TABLES
-        ),
-        tidy=[
-            f"results/{SCALE}/tidy_{of}{task}.csv"
-            for of in ("", "further_", "probes_")
-            for task in BUILT_TASKS
-        ],
-        figures=group(DRAWN, [".svg", ".caption.md"], DRAWINGS),
-        pictures=[str(run.folder / "picture.png") for run in pictured_runs(CFG)],
-        # Its page shows the hash over all records but its own.
-        headline=makes("headline", "record"),
-        page=makes("paper_page", "record.json"),
-        kept=of_all(tasks_shown(CFG), makes("kept_patches", "record")),
-        paper=sorted(
-            str(path)
-            for pattern in ("claims/*.yaml", "reported/*.yaml", "audit/page/*")
-            for path in Path("tap/paper").glob(pattern)
-        ),
+        tables=reads("audit", "tables"),
+        tidy=reads("audit", "tidy"),
+        figures=reads("audit", "figures"),
+        pictures=reads("audit", "pictures"),
+        records=reads("audit", "records"),
+        paper=reads("audit", "paper"),
         remade=remade("audit"),
     output:
         [makes("audit", suffix) for suffix in ("json", "md")],

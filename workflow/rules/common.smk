@@ -8,35 +8,29 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from tap.config import load_params, load_scale
-from tap.config.methods import DENSE, FROZEN, METHODS, PRETRAINING, TAP
+from tap.config.methods import DENSE, FROZEN, METHODS, PRETRAINING
 from tap.engine.gpu_pool import visible_cards
 from tap.errors import UserError
 from tap.jobs import warm
-from tap.jobs.code_roots import is_built
-from tap.jobs.files import data_evidence, results_of_probes, results_of_runs
-from tap.jobs.kinds.figure import FIGURE_FILES
+from tap.jobs.kinds.figure import FIGURE_FILES, drawn
 from tap.jobs.kinds.preflight import REPORT, comes_first
 from tap.jobs.kinds.prepare import prepared_folders
-from tap.jobs.kinds.table import TABLE_FILES
+from tap.jobs.kinds.table import TABLE_FILES, tables_of
 from tap.jobs.registry import JOBS
+from tap.jobs.slurm_partitions import refuse_unknown_partitions
 from tap.jobs.staleness import Today
 from tap.jobs.terminal import show_in_lines
-from tap.paper.figures.names import figures_of
+from tap.paper.figures.names import GROUPS, figures_of
 from tap.paper.listing import stem_of
 from tap.paper.tables.names import groups
 from tap.plan.joint import joint_tasks
-from tap.plan.controls import files_of_controls
-from tap.plan.growth import GROWTH
-from tap.plan.profiles import profiles_in_use
-from tap.plan.runs import pictured_runs, runs_of_table
+from tap.plan.runs import pictured_runs
 from tap.plan.shown_runs import tasks_shown
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
 from tap.provenance.equivalence import REPLAYED, code_as_recorded
 from tap.provenance.files import hash_files
 from tap.provenance.locks import hold_lock
-from tap.runs import Run
-from tap.task_facts import TASKS
 
 
 def read_settings():
@@ -72,24 +66,16 @@ shell.prefix(
 SCALE = CFG.scale
 config["scale"] = SCALE  # read by the captions of the report
 LOGS = f".tap/logs/{SCALE}"
-BUILT_TASKS = [task for task in CFG.tasks if is_built(task)]
 JOINT_TASKS = [task for method in FROZEN for task in joint_tasks(CFG, method)]
-OF_MAIN, OF_RATES, OF_PROFILES, OF_PROBES, OF_CONTROLS, OF_SETTINGS = (
-    groups()[group]
-    for group in ("main", "rates", "profiles", "probes", "controls", "settings")
-)
-# Figures by what they are made from. The growth of this or another machine is drawn where it was measured.
-FIGURES = {
-    made_from: figures_of(made_from) for made_from in ("probes", "rates", "controls")
+# Small tables and figures by what they are made from, each group with a job of its own.
+TABLE_GROUPS = {
+    name: tuple(tables)
+    for name, tables in groups().items()
+    if name != "runs" and tables
 }
-GROWN = figures_of("profiles") if profiles_in_use(CFG, [GROWTH]) else ()
-DRAWN = (*(name for names in FIGURES.values() for name in names), *GROWN)
-GROUPED = (*OF_MAIN, *OF_RATES, *OF_PROFILES, *OF_SETTINGS, *OF_PROBES, *OF_CONTROLS)
-TABLES, DRAWINGS = (
-    f"results/{SCALE}/tables/{{name}}",
-    f"results/{SCALE}/figures/{{name}}",
-)
-TABLE_RECORDED = (*TABLE_FILES, ".record.json")
+FIGURE_GROUPS = {name: figures_of(name) for name in dict.fromkeys(GROUPS.values())}
+GROUPED = tuple(table for tables in TABLE_GROUPS.values() for table in tables)
+ALL_TABLES, DRAWN = tuple(tables_of(CFG)), drawn(CFG)
 
 
 wildcard_constraints:
@@ -138,8 +124,32 @@ def refuse_placeholders():
         )
 
 
+def asked_partitions():
+    """What the profile, or the command line, says of partitions, by where it says so."""
+    settings, name = workflow.resource_settings, "slurm_partition"
+    defaults = [
+        str(text).partition("=")
+        for text in getattr(settings.default_resources, "args", ())
+    ]
+    asked = {
+        f"default-resources of the profile: {name}": value.strip("'\"")
+        for known, _, value in defaults
+        if known == name
+    }
+    for rule, resources in settings.overwrite_resources.items():
+        if name in resources:
+            asked[f"set-resources of the profile: {rule}: {name}"] = str(
+                getattr(resources[name], "raw", resources[name])
+            ).strip("'\"")
+    return asked
+
+
 if workflow.is_main_process:
     refuse_placeholders()
+    try:
+        refuse_unknown_partitions(asked_partitions())
+    except UserError as error:
+        sys.exit(f"Error: {error}")
     show_in_lines(logger, Path("results", SCALE), own_cores())
 
 
@@ -212,9 +222,11 @@ def of_all(tasks, pattern):
     return [pattern.replace("{task}", task) for task in tasks]
 
 
-def reads(job, name):
+def reads(job, name, key=None):
     """The files that a job reads under a name."""
-    return of(job, lambda kind, key: list(map(str, kind.reads(CFG, key)[name])))
+    return of(
+        job, lambda kind, known: list(map(str, kind.reads(CFG, known)[name])), key
+    )
 
 
 def also_reads(job, key=None):
@@ -265,49 +277,37 @@ def takes(job, resource, key=None):
     )
 
 
-def group(names, suffixes, pattern):
-    """Some files of all tables or figures of a group, which share a job."""
-    return [pattern.format(name=each) + suffix for each in names for suffix in suffixes]
-
-
-def behind_runs(kind, suffix, parts=("", "further_")):
-    """The files of a kind behind tables of runs: of the main runs of all tasks, and of the further ones."""
-    return [
-        f"results/{SCALE}/{kind}_{of}{task}.{suffix}"
-        for of in parts
-        for task in BUILT_TASKS
-    ]
-
-
-def reported_of(tables):
-    """The printed tables that stand beside some tables; a table that the paper does not have has none."""
-    stems = [table.removeprefix("tab_").replace("_", "-") for table in tables]
-    files = [f"tap/paper/reported/{stem}.yaml" for stem in stems]
-    return [file for file in files if Path(file).is_file()]
+def made(job, key, *suffixes):
+    """The files that a job makes, or those of some suffixes."""
+    files = map(str, JOBS[job].made(CFG, key))
+    return [file for file in files if not suffixes or file.endswith(suffixes)]
 
 
 def all_results():
     """Every table and picture that the scale can make; tables where a reader looks if it is the scale of params.yaml."""
-    tables = "paper_tables/{name}" if IS_DEFAULT_SCALE else TABLES
-    figures = "paper_figures/{name}" if IS_DEFAULT_SCALE else DRAWINGS
-    names = [*(f"tab_{task}" for task in BUILT_TASKS), *GROUPED]
+    # The document too; tables and figures without their records, which come with them.
+    shown = (*ALL_TABLES, *DRAWN)
+    files = (
+        [
+            *made("publish", shown, *FIGURE_FILES, *TABLE_FILES),
+            "paper_tables/paper.html",
+        ]
+        if IS_DEFAULT_SCALE
+        else [
+            *made("table", ALL_TABLES, *TABLE_FILES),
+            *made("figure", DRAWN),
+            makes("paper_page", "html"),
+        ]
+    )
     return [
-        *group(names, TABLE_FILES, tables),
-        *group(DRAWN, FIGURE_FILES, figures),
-        "paper_tables/paper.html" if IS_DEFAULT_SCALE else makes("paper_page", "html"),
+        *files,
         *(str(run.folder / "picture.png") for run in pictured_runs(CFG)),
         *of_all(tasks_shown(CFG), makes("kept_patches", "page")),
         *(makes("headline", suffix) for suffix in ("json", "csv")),
     ]
 
 
-KNOWN_STEMS = (
-    *(f"tab_{task}" for task in BUILT_TASKS),
-    *GROUPED,
-    *DRAWN,
-    "paper",
-    "paper_pdf",
-)
+KNOWN_STEMS = (*ALL_TABLES, *GROUPS, "paper", "paper_pdf")
 
 
 def refuse_unknown(wildcards):

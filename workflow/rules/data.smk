@@ -9,6 +9,9 @@ rule prepare_data:
         record=makes("prepare", "record"),
     log:
         ".tap/logs/data/{root}.log",
+    resources:
+        mem_mb=takes("prepare", "memory_mb"),
+        runtime=takes("prepare", "minutes"),
     params:
         task=argument("prepare"),
         # No scale: desk and smoke share their data, and a switch between them must repeat nothing.

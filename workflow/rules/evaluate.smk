@@ -61,7 +61,7 @@ rule kept_patches:
         data=reads("kept_patches", "data"),
         weights=reads("kept_patches", "weights"),
         endpoint=reads("kept_patches", "endpoint"),
-        page=sorted(map(str, Path("tap/paper/kept_page").glob("*"))),
+        page=reads("kept_patches", "page"),
         remade=remade("kept_patches"),
     output:
         page=report(

@@ -9,10 +9,8 @@ localrules:
 
 rule paper_page:
     input:
-        tables=group(
-            [*(f"tab_{task}" for task in BUILT_TASKS), *GROUPED], TABLE_FILES, TABLES
-        ),
-        figures=group(DRAWN, FIGURE_FILES, DRAWINGS),
+        tables=reads("paper_page", "tables"),
+        figures=reads("paper_page", "figures"),
         remade=remade("paper_page"),
     output:
         [makes("paper_page", suffix) for suffix in ("html", "tex", "record.json")],
@@ -32,8 +30,8 @@ rule paper_page:
 
 rule paper_pdf:
     input:
-        source=makes("paper_page", "tex"),
-        figures=group(DRAWN, [".pdf"], DRAWINGS),
+        source=reads("paper_pdf", "source"),
+        figures=reads("paper_pdf", "figures"),
         remade=remade("paper_pdf"),
     output:
         makes("paper_pdf", "pdf"),
@@ -54,12 +52,15 @@ rule paper_pdf:
 
 rule publish_paper:
     input:
-        [makes("paper_page", suffix) for suffix in ("html", "tex", "record.json")],
+        reads("publish", "originals", ("paper",)),
         remade=remade("publish_paper"),
     output:
-        [f"paper_tables/paper.{suffix}" for suffix in ("html", "tex", "record.json")],
+        made("publish", ("paper",)),
     log:
         f"{LOGS}/publish/paper.log",
+    resources:
+        mem_mb=takes("publish", "memory_mb", ("paper",)),
+        runtime=takes("publish", "minutes", ("paper",)),
     params:
         spec=spec("publish", ("paper",)),
     message:
@@ -70,14 +71,15 @@ rule publish_paper:
 
 rule publish_paper_pdf:
     input:
-        makes("paper_pdf", "pdf"),
-        makes("paper_pdf", "record"),
+        reads("publish", "originals", ("paper_pdf",)),
         remade=remade("publish_paper_pdf"),
     output:
-        "paper_tables/paper.pdf",
-        "paper_tables/paper_pdf.record.json",
+        made("publish", ("paper_pdf",)),
     log:
         f"{LOGS}/publish/paper_pdf.log",
+    resources:
+        mem_mb=takes("publish", "memory_mb", ("paper_pdf",)),
+        runtime=takes("publish", "minutes", ("paper_pdf",)),
     params:
         spec=spec("publish", ("paper_pdf",)),
     message:

@@ -1,23 +1,4 @@
-# Controlled probes: no-pruning checkpoints with one block pruned, and their tables.
-
-
-# Behind tables and figures of probes: the probes, and of dense tasks what no pruning and a random encoder score, since
-# captions say where the one is not above the other.
-BEHIND_PROBES = {
-    "tidy": [f"results/{SCALE}/tidy_probes_{task}.csv" for task in BUILT_TASKS],
-    "verified": [
-        f"results/{SCALE}/verified_probes_{task}.json" for task in BUILT_TASKS
-    ],
-    "results": [
-        file for task in BUILT_TASKS for file in map(str, results_of_probes(CFG, task))
-    ],
-    "floors": [
-        f"{run.folder}/metrics.json"
-        for task in BUILT_TASKS
-        for run in runs_of_table(CFG, task)
-        if run.method == DENSE and TASKS[task].floors
-    ],
-}
+# Controlled probes: no-pruning checkpoints with one block pruned.
 
 
 rule probe:
@@ -65,25 +46,3 @@ rule gather_probes:
         "Gather the probes of {wildcards.task}"
     shell:
         f"tap probe gather {{wildcards.task}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
-
-
-rule tables_of_probes:
-    input:
-        **BEHIND_PROBES,
-        reported=reported_of(OF_PROBES),
-        remade=remade("tables_of_probes"),
-    output:
-        group(OF_PROBES, TABLE_RECORDED, TABLES),
-    log:
-        f"{LOGS}/tables/of_probes.log",
-    resources:
-        mem_mb=takes("table", "memory_mb", OF_PROBES),
-        runtime=takes("table", "minutes", OF_PROBES),
-    params:
-        spec=spec("table", OF_PROBES),
-        code=code("table", OF_PROBES),
-        tables=OF_PROBES,
-    message:
-        "Build the tables of the probes"
-    shell:
-        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"

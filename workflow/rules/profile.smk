@@ -1,4 +1,5 @@
 # Profiles of this machine, apart from trainings and evaluations: `snakemake profile`. Another machine's stand beside them.
+from tap.jobs.code_roots import built
 from tap.jobs.kinds.growth import growth_here
 from tap.jobs.kinds.profile import key_here
 from tap.plan.profiles import shapes_of
@@ -11,7 +12,7 @@ rule profile:
                 **key_here(CFG, task, shapes=shapes)._asdict()
             )
             for shapes in shapes_of(CFG)
-            for task in BUILT_TASKS
+            for task in built(CFG)
         ],
         lambda _: makes("growth", "growth").format(**growth_here(CFG)._asdict()),
 

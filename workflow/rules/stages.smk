@@ -4,10 +4,15 @@ from tap.provenance.stages import STAGES
 
 def targets_of(stage):
     """What the jobs of all kinds make for a stage; tables and figures where a reader looks."""
-    own = [kind.stages(CFG).get(stage, ()) for kind in JOBS.values()]
-    return (
-        all_results() if stage == "tables" else [str(f) for part in own for f in part]
-    )
+    if stage == "tables":
+        return all_results()
+    kinds = ((kind, kind.stages(CFG).get(stage, ())) for kind in JOBS.values())
+    return [
+        str(file)
+        for kind, keys in kinds
+        for key in keys
+        for file in kind.made(CFG, key)
+    ]
 
 
 for stage in STAGES:

@@ -55,7 +55,7 @@ rule table:
         tidy=reads("table", "tidy"),
         verified=reads("table", "verified"),
         results=reads("table", "results"),
-        reported=lambda wildcards: reported_of([wildcards.table]),
+        reported=reads("table", "reported"),
         remade=remade("table"),
     output:
         [makes("table", suffix) for suffix in TABLE_FILES if suffix != ".csv"],
@@ -81,123 +81,36 @@ rule table:
         f"tap table {{wildcards.table}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
-# Small tables share a job: most of its time is the start of Python.
-rule tables_of_main:
-    input:
-        tidy=behind_runs("tidy", "csv", [""]),
-        verified=behind_runs("verified", "json", [""]),
-        reported=reported_of(OF_MAIN),
-        remade=remade("tables_of_main"),
-    output:
-        group(OF_MAIN, TABLE_RECORDED, TABLES),
-    log:
-        f"{LOGS}/tables/of_main.log",
-    resources:
-        mem_mb=takes("table", "memory_mb", OF_MAIN),
-        runtime=takes("table", "minutes", OF_MAIN),
-    params:
-        profiles=also_reads("table", OF_MAIN),
-        spec=spec("table", OF_MAIN),
-        code=code("table", OF_MAIN),
-        tables=OF_MAIN,
-    message:
-        "Build the tables of the main runs"
-    shell:
-        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+# Small tables share a job with those that are made from the same: most of its time is the start of Python. Profiles are
+# whatever there are; where there is none, cells are missing (`snakemake profile` fills them).
+for behind, tables in TABLE_GROUPS.items():
 
-
-rule tables_of_rates:
-    input:
-        tidy=behind_runs("tidy", "csv"),
-        verified=behind_runs("verified", "json"),
-        reported=reported_of(OF_RATES),
-        remade=remade("tables_of_rates"),
-    output:
-        group(OF_RATES, TABLE_RECORDED, TABLES),
-    log:
-        f"{LOGS}/tables/of_rates.log",
-    resources:
-        mem_mb=takes("table", "memory_mb", OF_RATES),
-        runtime=takes("table", "minutes", OF_RATES),
-    params:
-        profiles=also_reads("table", OF_RATES),
-        spec=spec("table", OF_RATES),
-        code=code("table", OF_RATES),
-        tables=OF_RATES,
-    message:
-        "Build the tables of keep rates"
-    shell:
-        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
-
-
-rule tables_of_controls:
-    input:
-        tidy=behind_runs("tidy", "csv"),
-        verified=behind_runs("verified", "json", ["", "further_", "controls_"]),
-        results=[
-            str(file) for task in BUILT_TASKS for file in files_of_controls(CFG, task)
-        ],
-        reported=reported_of(OF_CONTROLS),
-        remade=remade("tables_of_controls"),
-    output:
-        group(OF_CONTROLS, TABLE_RECORDED, TABLES),
-    log:
-        f"{LOGS}/tables/of_controls.log",
-    resources:
-        mem_mb=takes("table", "memory_mb", OF_CONTROLS),
-        runtime=takes("table", "minutes", OF_CONTROLS),
-    params:
-        spec=spec("table", OF_CONTROLS),
-        code=code("table", OF_CONTROLS),
-        tables=OF_CONTROLS,
-    message:
-        "Build the tables of the controls"
-    shell:
-        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
-
-
-# Whatever profiles there are; where there is none, cells are missing (`snakemake profile` fills them).
-rule tables_of_profiles:
-    input:
-        reported=reported_of(OF_PROFILES),
-        remade=remade("tables_of_profiles"),
-    output:
-        group(OF_PROFILES, TABLE_RECORDED, TABLES),
-    log:
-        f"{LOGS}/tables/of_profiles.log",
-    resources:
-        mem_mb=takes("table", "memory_mb", OF_PROFILES),
-        runtime=takes("table", "minutes", OF_PROFILES),
-    params:
-        profiles=also_reads("table", OF_PROFILES),
-        spec=spec("table", OF_PROFILES),
-        code=code("table", OF_PROFILES),
-        tables=OF_PROFILES,
-    message:
-        "Build the tables of profiles"
-    shell:
-        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
-
-
-rule tables_of_settings:
-    input:
-        reported=reported_of(OF_SETTINGS),
-        remade=remade("tables_of_settings"),
-    output:
-        group(OF_SETTINGS, TABLE_RECORDED, TABLES),
-    log:
-        f"{LOGS}/tables/of_settings.log",
-    resources:
-        mem_mb=takes("table", "memory_mb", OF_SETTINGS),
-        runtime=takes("table", "minutes", OF_SETTINGS),
-    params:
-        spec=spec("table", OF_SETTINGS),
-        code=code("table", OF_SETTINGS),
-        tables=OF_SETTINGS,
-    message:
-        "Build the tables of settings"
-    shell:
-        f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
+    rule:
+        name:
+            f"tables_of_{behind}"
+        input:
+            tidy=reads("table", "tidy", tables),
+            verified=reads("table", "verified", tables),
+            results=reads("table", "results", tables),
+            floors=reads("table", "floors", tables),
+            reported=reads("table", "reported", tables),
+            remade=remade(f"tables_of_{behind}"),
+        output:
+            made("table", tables),
+        log:
+            f"{LOGS}/tables/of_{behind}.log",
+        resources:
+            mem_mb=takes("table", "memory_mb", tables),
+            runtime=takes("table", "minutes", tables),
+        params:
+            profiles=also_reads("table", tables),
+            spec=spec("table", tables),
+            code=code("table", tables),
+            tables=tables,
+        message:
+            f"Build the tables of {behind}"
+        shell:
+            f"tap table {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
 rule headline:
@@ -225,13 +138,15 @@ rule headline:
 
 rule publish:
     input:
-        [makes("table", suffix) for suffix in TABLE_FILES],
+        reads("publish", "originals"),
         remade=remade("publish"),
     output:
-        [f"paper_tables/{{table}}{suffix}" for suffix in TABLE_FILES],
-        record=makes("publish", "record"),
+        [makes("publish", suffix) for suffix in (*TABLE_FILES, ".record.json")],
     log:
         f"{LOGS}/publish/{{table}}.log",
+    resources:
+        mem_mb=takes("publish", "memory_mb"),
+        runtime=takes("publish", "minutes"),
     params:
         spec=spec("publish"),
     message:
@@ -242,12 +157,15 @@ rule publish:
 
 rule publish_group:
     input:
-        group(GROUPED, TABLE_RECORDED, TABLES),
+        reads("publish", "originals", GROUPED),
         remade=remade("publish_group"),
     output:
-        group(GROUPED, TABLE_RECORDED, "paper_tables/{name}"),
+        made("publish", GROUPED),
     log:
         f"{LOGS}/publish/group.log",
+    resources:
+        mem_mb=takes("publish", "memory_mb", GROUPED),
+        runtime=takes("publish", "minutes", GROUPED),
     params:
         spec=spec("publish", GROUPED),
         tables=GROUPED,

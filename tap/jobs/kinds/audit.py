@@ -8,9 +8,20 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.code_roots import built
+from tap.jobs.files import of_package
 from tap.jobs.job import Resources, tabulating
+from tap.jobs.kinds.figure import JOB as FIGURES
+from tap.jobs.kinds.figure import drawn
+from tap.jobs.kinds.headline import JOB as HEADLINE
+from tap.jobs.kinds.kept_patches import JOB as KEPT
+from tap.jobs.kinds.paper_page import JOB as PAGE
+from tap.jobs.kinds.table import tables_of
 from tap.jobs.of_scales import ScaleJob
 from tap.plan.profiles import profiles_in_use
+from tap.plan.results import PROBES, tidy_path
+from tap.plan.runs import FURTHER, pictured_runs
+from tap.plan.shown_runs import tasks_shown
 
 
 class Audit(ScaleJob):
@@ -26,13 +37,30 @@ class Audit(ScaleJob):
         """The main rate."""
         return {"main_rate": cfg.main_rate}
 
+    def reads(self, cfg: ScaleConfig, key: None) -> Mapping[str, Sequence[Path]]:
+        """Everything that leaves a record, since its page shows the hash over all of them, and the paper's claims."""
+        tasks, results = built(cfg), Path("results") / cfg.scale
+        shown = (FIGURES.made(cfg, drawn(cfg)), (".svg", ".caption.md"))
+        return {
+            "tables": [results / "tables" / f"{name}.csv" for name in tables_of(cfg)],
+            "tidy": [tidy_path(cfg.scale, f"{of}{task}") for of in ("", FURTHER, PROBES) for task in tasks],
+            "figures": [path for path in shown[0] if path.name.endswith(shown[1])],
+            "pictures": [run.folder / "picture.png" for run in pictured_runs(cfg)],
+            "records": [
+                HEADLINE.record(cfg, None),
+                PAGE.record(cfg, None),
+                *(KEPT.record(cfg, task) for task in tasks_shown(cfg)),
+            ],
+            "paper": of_package("paper/claims/*.yaml", "paper/reported/*.yaml", "paper/audit/page/*"),
+        }
+
     def also_reads(self, cfg: ScaleConfig, key: None) -> Sequence[Path]:
         """The profiles that claims on speed and memory are judged by."""
         return profiles_in_use(cfg, list(cfg.tasks))
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[None]]:
         """The page."""
-        return {"audit": [Path(self.makes["html"].format(scale=cfg.scale))]}
+        return {"audit": [None]}
 
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """Claims, predicates and pages."""

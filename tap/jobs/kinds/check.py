@@ -14,7 +14,7 @@ from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.code_roots import built
-from tap.jobs.files import data_evidence, task_with
+from tap.jobs.files import task_with
 from tap.jobs.job import Content, Job, Resources
 from tap.plan.runs import task_of
 
@@ -33,6 +33,10 @@ class Check(Job[str]):
         """The task."""
         return wildcards["task"]
 
+    def fields(self, cfg: ScaleConfig, key: str) -> Sequence[Mapping[str, str]]:
+        """The task."""
+        return [{"task": key}]
+
     def key_of_record(self, cfg: ScaleConfig, content: Content) -> str:
         """The task with the dataset that a record names."""
         return task_with(cfg, str(content["parameters"]["data"]["name"]))
@@ -45,9 +49,9 @@ class Check(Job[str]):
         """The check of the dataset."""
         return code_roots.of_data(task_of(cfg, key).data.name)
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[str]]:
         """A person's own data."""
-        return {"data": [data_evidence(cfg, task) for task in built(cfg) if cfg.tasks[task].data.name not in PREPARED]}
+        return {"data": [task for task in built(cfg) if cfg.tasks[task].data.name not in PREPARED]}
 
     def resources(self, cfg: ScaleConfig, key: str) -> Resources:
         """Hours for millions of images."""

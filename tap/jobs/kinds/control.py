@@ -13,8 +13,8 @@ from tap.jobs.arguments import RunArgument, ScaleOption, SpecOption
 from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, evaluated_weights
 from tap.jobs.job import Content, Job, Resources, measuring
-from tap.jobs.of_runs import RUN_FOLDER, run_of_wildcards
-from tap.plan.controls import control_parameters, files_of_controls
+from tap.jobs.of_runs import RUN_FOLDER, fields_of_run, run_of_wildcards
+from tap.plan.controls import control_parameters, controlled_runs
 from tap.plan.specs import job_spec
 from tap.runs import Run
 
@@ -33,6 +33,10 @@ class ControlJob(Job[Run]):
     def key(self, cfg: ScaleConfig, wildcards: Mapping[str, str]) -> Run:
         """The run whose folder a rule's output is in."""
         return run_of_wildcards(cfg, wildcards)
+
+    def fields(self, cfg: ScaleConfig, key: Run) -> Sequence[Mapping[str, str]]:
+        """Its parts."""
+        return [fields_of_run(key)]
 
     def argument(self, key: Run) -> str:
         """The run's id."""
@@ -54,9 +58,9 @@ class ControlJob(Job[Run]):
         """The controls, task and method."""
         return ("tap.studies.controls:run_controls", *code_roots.of_model(key.task, key.method))
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Run]]:
         """Those of all checkpoints."""
-        return {"evaluate": [file for task in built(cfg) for file in files_of_controls(cfg, task)]}
+        return {"evaluate": [run for task in built(cfg) for run in controlled_runs(cfg, task)]}
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute, and that of tables."""

@@ -8,9 +8,11 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, weights
 from tap.jobs.job import Resources, measuring
 from tap.jobs.of_tasks import TaskJob
+from tap.plan.endpoints import endpoint_file
 from tap.plan.runs import dense_run, task_of
 from tap.plan.specs import endpoint_specs, settings_of
 
@@ -34,6 +36,10 @@ class Endpoint(TaskJob):
         """Data, and the no-pruning weights of all seeds."""
         runs = [dense_run(cfg, key, seed) for seed in task_of(cfg, key).seeds]
         return {"data": [data_evidence(cfg, key)], "weights": [weights(run) for run in runs]}
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[str]]:
+        """Those that methods are trained with."""
+        return {"baselines": [task for task in built(cfg) if any(map(endpoint_file, endpoint_specs(cfg, task)))]}
 
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
         """The choice, the task, and the methods that take part."""

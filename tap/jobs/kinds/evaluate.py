@@ -10,12 +10,12 @@ from typing import ClassVar
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.code_roots import built
-from tap.jobs.files import data_evidence, evaluated_weights, results_of_runs, weights
+from tap.jobs.files import data_evidence, evaluated_weights, weights
 from tap.jobs.job import Resources, measuring
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
 from tap.plan.endpoints import endpoint_file
 from tap.plan.joint import other_registers
-from tap.plan.runs import FURTHER, run_of, task_of
+from tap.plan.runs import run_of, runs_of_table, task_of
 from tap.plan.specs import job_spec
 from tap.provenance.record import Stamp
 from tap.runs import Run
@@ -47,13 +47,9 @@ class Evaluate(RunJob):
         """The evaluation, task and method."""
         return ("tap.studies.evaluation:evaluate_run", *code_roots.of_model(key.task, key.method))
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Run]]:
         """What all runs measured."""
-        return {
-            "evaluate": [
-                file for task in built(cfg) for of in ("", FURTHER) for file in results_of_runs(cfg, f"{of}{task}")
-            ]
-        }
+        return {"evaluate": [run for task in built(cfg) for run in runs_of_table(cfg, task)]}
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute."""

@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.code_roots import built
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_names import NamedJob, Names
-from tap.paper.figures.names import GROUPS, figures_of
+from tap.paper.figures.names import GROUPS
 from tap.plan.growth import GROWTH
 from tap.plan.profiles import profiles_in_use
+from tap.plan.results import files_behind
 from tap.provenance.publish import figures_folder
 
 FIGURE_FILES = (".pdf", ".png", ".svg", ".csv", ".caption.md", ".record.json")
@@ -31,6 +33,10 @@ class Figure(NamedJob):
         """None beside the name."""
         return {"figure": " ".join(key), "scale": cfg.scale}
 
+    def reads(self, cfg: ScaleConfig, key: Names) -> Mapping[str, Sequence[Path]]:
+        """What its group is made from: all of `key` are of one."""
+        return files_behind(cfg, GROUPS[key[0]], built(cfg))
+
     def also_reads(self, cfg: ScaleConfig, key: Names) -> Sequence[Path]:
         """Profiles, of those that show them: of growth, or of the tasks."""
         shown = {GROUPS.get(name) for name in key}
@@ -38,11 +44,9 @@ class Figure(NamedJob):
             cfg, [*([GROWTH] if "profiles" in shown else []), *(cfg.tasks if "rates" in shown else [])]
         )
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Names]]:
         """Every figure; the growth of a machine where it was measured."""
-        of_results = (name for group in ("probes", "rates", "controls") for name in figures_of(group))
-        drawn = (*of_results, *(figures_of("profiles") if profiles_in_use(cfg, [GROWTH]) else ()))
-        return {"tables": [self.folder(cfg) / f"{name}{suffix}" for name in drawn for suffix in FIGURE_FILES]}
+        return {"tables": [(name,) for name in drawn(cfg)]}
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """What draws figures, and the files of these."""
@@ -66,6 +70,11 @@ class Figure(NamedJob):
 
         stem = name.replace(":", "_").replace("-", "_")
         return build_figure(name, cfg.scale, folder, stamp=self.stamp(cfg, (stem,)))
+
+
+def drawn(cfg: ScaleConfig) -> tuple[str, ...]:
+    """The figures that a scale draws: all, but the growth of a machine only where it was measured."""
+    return tuple(name for name, group in GROUPS.items() if group != "profiles" or profiles_in_use(cfg, [GROWTH]))
 
 
 JOB = Figure()

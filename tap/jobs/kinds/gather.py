@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
-from tap.jobs.files import results_of_runs
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_tasks import TaskJob
+from tap.plan.results import results_of_runs, tidy_path
 from tap.plan.runs import runs_of_tidy
 
 
@@ -29,6 +29,10 @@ class Gather(TaskJob):
     def key(self, cfg: ScaleConfig, wildcards: Mapping[str, str]) -> str:
         """The task, or ``further_`` and the task."""
         return wildcards["of"]
+
+    def fields(self, cfg: ScaleConfig, key: str) -> Sequence[Mapping[str, str]]:
+        """What its tidy table is called by."""
+        return [{"of": key}]
 
     def settings(self, cfg: ScaleConfig, key: str) -> Any:
         """The runs that there are."""
@@ -52,7 +56,7 @@ class Gather(TaskJob):
 
     def run(self, cfg: ScaleConfig, key: str) -> None:
         """Gathers."""
-        from tap.paper.tidy import tidy_path, write_tidy
+        from tap.paper.tidy import write_tidy
 
         print(write_tidy(cfg.scale, key, tidy_path(cfg.scale, key), stamp=self.stamp(cfg, key)))
 

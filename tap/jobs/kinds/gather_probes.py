@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
-from tap.jobs.files import results_of_probes
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_tasks import TaskJob
+from tap.plan.results import results_of_probes
 
 
 class GatherProbes(TaskJob):

@@ -29,6 +29,10 @@ class Growth(Job[GrowthKey]):
         """Machine and shapes."""
         return GrowthKey(wildcards["device"], cast("Shapes", wildcards["shapes"]))
 
+    def fields(self, cfg: ScaleConfig, key: GrowthKey) -> Sequence[Mapping[str, str]]:
+        """The parts of the key."""
+        return [key._asdict()]
+
     def argument(self, key: GrowthKey) -> str:
         """None."""
         return ""

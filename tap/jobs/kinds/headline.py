@@ -11,7 +11,7 @@ from tap.jobs import code_roots
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_scales import ScaleJob
 from tap.plan.profiles import profiles_in_use
-from tap.plan.runs import FURTHER
+from tap.plan.results import tidy_paths
 
 
 class Headline(ScaleJob):
@@ -32,15 +32,15 @@ class Headline(ScaleJob):
     def reads(self, cfg: ScaleConfig, key: None) -> Mapping[str, Sequence[Path]]:
         """The tidy tables."""
         tasks = self.settings(cfg, key)["tasks"]
-        return {"tidy": [Path(f"results/{cfg.scale}/tidy_{of}{task}.csv") for task in tasks for of in ("", FURTHER)]}
+        return {"tidy": [path for task in tasks for path in tidy_paths(cfg.scale, task)]}
 
     def also_reads(self, cfg: ScaleConfig, key: None) -> Sequence[Path]:
         """The profiles."""
         return profiles_in_use(cfg, self.settings(cfg, key)["tasks"])
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[None]]:
         """The numbers."""
-        return {"tables": [Path(self.makes[name].format(scale=cfg.scale)) for name in ("json", "csv")]}
+        return {"tables": [None]}
 
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """The headline alone."""

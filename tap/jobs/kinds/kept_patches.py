@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
-from tap.jobs.files import data_evidence, evaluated_weights
+from tap.jobs.files import data_evidence, evaluated_weights, of_package
 from tap.jobs.job import Resources, measuring
 from tap.jobs.of_tasks import TaskJob
 from tap.plan.endpoints import endpoint_file
@@ -40,6 +40,7 @@ class KeptPatches(TaskJob):
             "data": [data_evidence(cfg, key)],
             "weights": list(dict.fromkeys(weights)),
             "endpoint": list(dict.fromkeys(endpoints)),
+            "page": of_package("paper/kept_page/*"),
         }
 
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
@@ -50,10 +51,9 @@ class KeptPatches(TaskJob):
             *(root for name in methods for root in code_roots.of_model(key, name)),
         )
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[str]]:
         """The page of every task where something is removed."""
-        page = self.makes["page"]
-        return {"evaluate": [Path(page.format(scale=cfg.scale, task=task)) for task in tasks_shown(cfg)]}
+        return {"evaluate": tasks_shown(cfg)}
 
     def libraries(self, key: str) -> tuple[str, ...]:
         """Those that compute."""

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
+from tap.jobs.kinds.figure import JOB as FIGURES
+from tap.jobs.kinds.figure import drawn
+from tap.jobs.kinds.table import JOB as TABLES
+from tap.jobs.kinds.table import tables_of
 from tap.jobs.of_scales import ScaleJob
 
 
@@ -22,6 +27,10 @@ class PaperPage(ScaleJob):
     def settings(self, cfg: ScaleConfig, key: None) -> Any:
         """The scale's name."""
         return {"table": "paper", "scale": cfg.scale}
+
+    def reads(self, cfg: ScaleConfig, key: None) -> Mapping[str, Sequence[Path]]:
+        """All of them."""
+        return {"tables": TABLES.made(cfg, tuple(tables_of(cfg))), "figures": FIGURES.made(cfg, drawn(cfg))}
 
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """The document."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from tap.config.schema import ScaleConfig
+from tap.jobs.kinds.figure import JOB as FIGURES
+from tap.jobs.kinds.figure import drawn
+from tap.jobs.kinds.paper_page import JOB as PAGE
 from tap.jobs.of_scales import ScaleJob
 
 
@@ -22,6 +26,11 @@ class PaperPdf(ScaleJob):
     def settings(self, cfg: ScaleConfig, key: None) -> Any:
         """The scale's name."""
         return {"table": "paper_pdf", "scale": cfg.scale}
+
+    def reads(self, cfg: ScaleConfig, key: None) -> Mapping[str, Sequence[Path]]:
+        """The source, and the figures that it takes in."""
+        figures = [path for path in FIGURES.made(cfg, drawn(cfg)) if path.suffix == ".pdf"]
+        return {"source": [path for path in PAGE.made(cfg, None) if path.suffix == ".tex"], "figures": figures}
 
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """What calls the compiler, which is no code of this project."""

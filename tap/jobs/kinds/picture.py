@@ -37,9 +37,9 @@ class Picture(RunJob):
         drawing = [module for module in (TASKS[key.task].drawing,) if module]
         return ("tap.studies.picture:run_picture", *drawing, *code_roots.of_model(key.task, key.method))
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Run]]:
         """Those that a person looks at."""
-        return {"evaluate": [run.folder / "picture.png" for run in pictured_runs(cfg)]}
+        return {"evaluate": pictured_runs(cfg)}
 
     def libraries(self, key: Run) -> tuple[str, ...]:
         """Those that compute, and the one that draws."""

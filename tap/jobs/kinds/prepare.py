@@ -14,7 +14,7 @@ from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.code_roots import built
-from tap.jobs.files import data_evidence, task_with
+from tap.jobs.files import task_with
 from tap.jobs.job import Content, Job
 from tap.plan.runs import task_of
 
@@ -30,6 +30,10 @@ class Prepare(Job[str]):
         """A task whose data are in the folder."""
         return prepared_folders(cfg)[wildcards["root"]]
 
+    def fields(self, cfg: ScaleConfig, key: str) -> Sequence[Mapping[str, str]]:
+        """The folder of its data."""
+        return [{"root": task_of(cfg, key).data.root}]
+
     def key_of_record(self, cfg: ScaleConfig, content: Content) -> str:
         """A task with the dataset that a record names."""
         return task_with(cfg, str(content["parameters"]["data"]))
@@ -42,9 +46,9 @@ class Prepare(Job[str]):
         """What prepares the dataset."""
         return code_roots.of_data(task_of(cfg, key).data.name)
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[str]]:
         """Data that the workflow fetches."""
-        return {"data": [data_evidence(cfg, task) for task in built(cfg) if cfg.tasks[task].data.name in PREPARED]}
+        return {"data": [task for task in built(cfg) if cfg.tasks[task].data.name in PREPARED]}
 
     def call(self) -> Callable[..., None]:
         """Takes the task, and a folder with the original files."""

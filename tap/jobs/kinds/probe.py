@@ -13,9 +13,9 @@ from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.code_roots import built
-from tap.jobs.files import data_evidence, results_of_probes, weights
+from tap.jobs.files import data_evidence, weights
 from tap.jobs.job import Content, Job, Resources, measuring
-from tap.plan.runs import probe_folder, probed_runs
+from tap.plan.runs import probe_folder, probed_runs, probes_of
 from tap.plan.specs import probe_parameters
 from tap.task_facts import TASKS
 
@@ -54,6 +54,10 @@ class Probe(Job[ProbeKey]):
         """Task and kind."""
         return ProbeKey(wildcards["task"], wildcards["kind"])
 
+    def fields(self, cfg: ScaleConfig, key: ProbeKey) -> Sequence[Mapping[str, str]]:
+        """Task and kind."""
+        return [key._asdict()]
+
     def argument(self, key: ProbeKey) -> str:
         """Kind and task."""
         return f"{key.kind} {key.task}"
@@ -75,9 +79,9 @@ class Probe(Job[ProbeKey]):
             "endpoint": [probe_folder(cfg.scale, key.task, "recovery") / "values.csv"] if endpoint else [],
         }
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[ProbeKey]]:
         """Those of every task."""
-        return {"probes": [file for task in built(cfg) for file in results_of_probes(cfg, task)]}
+        return {"probes": [ProbeKey(task, kind) for task in built(cfg) for kind in probes_of(task)]}
 
     def roots(self, cfg: ScaleConfig, key: ProbeKey) -> Sequence[str]:
         """The probes, the task, and no pruning."""

@@ -54,6 +54,10 @@ class Profile(Job[ProfileKey]):
         """Machine, shapes and task."""
         return ProfileKey(wildcards["device"], cast("Shapes", wildcards["shapes"]), wildcards["task"])
 
+    def fields(self, cfg: ScaleConfig, key: ProfileKey) -> Sequence[Mapping[str, str]]:
+        """The parts of the key."""
+        return [key._asdict()]
+
     def argument(self, key: ProfileKey) -> str:
         """The task."""
         return key.task

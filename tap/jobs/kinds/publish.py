@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 from tap.config.load import load_scale
 from tap.config.schema import ScaleConfig
 from tap.jobs.arguments import ScaleOption, SpecOption
 from tap.jobs.job import Content, Job
+from tap.jobs.kinds import figure, paper_page, paper_pdf, table
+from tap.jobs.kinds.table import TABLE_FILES
 from tap.jobs.of_names import Names, NamesArgument
-from tap.provenance import publish
+from tap.provenance.publish import publish, published
 
 
 class Publish(Job[Names]):
@@ -18,11 +21,25 @@ class Publish(Job[Names]):
 
     name, command = "publish", "publish tables"
     about = "Copy tables to paper_tables and figures to paper_figures, with their records."
-    makes: ClassVar[Mapping[str, str]] = {"record": "paper_tables/{table}.record.json"}
+    makes: ClassVar[Mapping[str, str]] = {
+        suffix: f"paper_tables/{{table}}{suffix}" for suffix in (*TABLE_FILES, ".record.json")
+    }
 
     def key(self, cfg: ScaleConfig, wildcards: Mapping[str, str]) -> Names:
         """The table that a rule's output is named by."""
         return (wildcards["table"],)
+
+    def fields(self, cfg: ScaleConfig, key: Names) -> Sequence[Mapping[str, str]]:
+        """Each name."""
+        return [{"table": name} for name in key]
+
+    def made(self, cfg: ScaleConfig, key: Names) -> list[Path]:
+        """The copies, figures in a folder of their own."""
+        return [published(name).with_name(path.name) for name in key for path in _originals(cfg, name)]
+
+    def reads(self, cfg: ScaleConfig, key: Names) -> Mapping[str, Sequence[Path]]:
+        """The originals, with their records."""
+        return {"originals": [path for name in key for path in _originals(cfg, name)]}
 
     def argument(self, key: Names) -> str:
         """The names."""
@@ -48,10 +65,18 @@ class Publish(Job[Names]):
             cfg = load_scale(scale)
             self.require_planned(cfg, tuple(names), spec)
             for name in names:
-                for path in publish.publish(name, cfg.scale):
+                for path in publish(name, cfg.scale):
                     print(path)
 
         return call
+
+
+def _originals(cfg: ScaleConfig, name: str) -> list[Path]:
+    """All files of a table, a figure, or the document of all."""
+    document = {"paper": paper_page.JOB, "paper_pdf": paper_pdf.JOB}.get(name)
+    if document is not None:
+        return document.made(cfg, None)
+    return (figure.JOB if name.startswith("fig_") else table.JOB).made(cfg, (name,))
 
 
 JOB = Publish()

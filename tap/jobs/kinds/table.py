@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from tap.config.schema import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.code_roots import built
-from tap.jobs.files import results_of_runs
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_names import NamedJob, Names
+from tap.paper.reported import reported_path
 from tap.paper.tables.names import groups, main_tables, names, profiled
 from tap.plan.profiles import profiles_in_use
+from tap.plan.results import files_behind, results_of_runs
 from tap.provenance.publish import tables_folder
 
 TABLE_FILES = (".tex", ".csv", ".compare.csv", ".compare.md")
@@ -25,8 +26,7 @@ class Table(NamedJob):
     name, command, wildcard = "table", "table", "table"
     about = "Build tables of the paper from the runs, each with its comparison."
     makes: ClassVar[Mapping[str, str]] = {
-        **{suffix: f"results/{{scale}}/tables/{{table}}{suffix}" for suffix in TABLE_FILES},
-        ".record.json": "results/{scale}/tables/{table}.record.json",
+        suffix: f"results/{{scale}}/tables/{{table}}{suffix}" for suffix in (*TABLE_FILES, ".record.json")
     }
 
     def settings(self, cfg: ScaleConfig, key: Names) -> Any:
@@ -35,12 +35,14 @@ class Table(NamedJob):
         return {"table": " ".join(key), "scale": cfg.scale, "main_rate": cfg.main_rate, **whole}
 
     def reads(self, cfg: ScaleConfig, key: Names) -> Mapping[str, Sequence[Path]]:
-        """Of a main table, whose name ends in its task: the tidy table, what was verified behind it, and the runs."""
-        task, results = main_tables()[key[0]], Path("results") / cfg.scale
+        """What its group is made from (all of `key` are of one), the runs of a main table too, and the printed ones."""
+        group, task = next(group for group, known in groups().items() if key[0] in known), main_tables().get(key[0])
+        behind = files_behind(cfg, group, built(cfg) if task is None else [task])
+        printed = (Path("tap/paper/reported", reported_path(name).name) for name in key)
         return {
-            "tidy": [results / f"tidy_{task}.csv"],
-            "verified": [results / f"verified_{task}.json"],
-            "results": results_of_runs(cfg, task),
+            **behind,
+            "results": behind["results"] if task is None else results_of_runs(cfg, task),
+            "reported": [path for path in printed if path.is_file()],
         }
 
     def also_reads(self, cfg: ScaleConfig, key: Names) -> Sequence[Path]:
@@ -48,10 +50,9 @@ class Table(NamedJob):
         shown = dict.fromkeys(profile for table in key for profile in profiled(table, list(cfg.tasks)))
         return profiles_in_use(cfg, list(shown))
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Names]]:
         """Every table of the scale's tasks."""
-        mine = [name for name in names() if main_tables().get(name, "") in ("", *built(cfg))]
-        return {"tables": [self.folder(cfg) / f"{name}{suffix}" for name in mine for suffix in TABLE_FILES]}
+        return {"tables": [(name,) for name in tables_of(cfg)]}
 
     def roots(self, cfg: ScaleConfig, key: Names) -> Sequence[str]:
         """What builds tables, and the files of these: main tables have none of their own."""
@@ -75,6 +76,11 @@ class Table(NamedJob):
         from tap.paper.tables.build import build_table, table_name
 
         return build_table(name, cfg.scale, folder, stamp=self.stamp(cfg, (table_name(name),)))
+
+
+def tables_of(cfg: ScaleConfig) -> list[str]:
+    """The tables of a scale: the main tables of its tasks, and all others."""
+    return [name for name in names() if main_tables().get(name, "") in ("", *built(cfg))]
 
 
 JOB = Table()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,6 +21,7 @@ from tap.plan.endpoints import endpoint_file
 from tap.plan.joint import JointRun
 from tap.plan.runs import pretrainings, run_of, runs_of_table, task_of
 from tap.plan.specs import job_spec
+from tap.plan.starts import start_run
 from tap.plan.teaching import teacher_run
 from tap.provenance.orphans import LAUNCHER
 from tap.provenance.record import Stamp
@@ -57,12 +58,13 @@ class Train(RunJob):
         loop = ("tap.engine.joint:train_mixed",) if mixed else ()
         return ("tap.engine.job:train_run", *loop, *dict.fromkeys(models))
 
-    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Path]]:
-        """The weights of all runs, joint ones too, which are the same files: those of a method are of one stage."""
-        runs = [run for task in built(cfg) for run in (*pretrainings(cfg, task), *runs_of_table(cfg, task))]
-        found: dict[str, list[Path]] = {}
-        for run in runs:
-            found.setdefault(stage_of(run.method), []).append(weights(run))
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[Run]]:
+        """All but those that are trained jointly; those of a method are of one stage."""
+        runs = [run for task in built(cfg) for run in (*pretrainings(cfg, task), *_with_starts(cfg, task))]
+        found: dict[str, list[Run]] = {}
+        for run in dict.fromkeys(runs):
+            if not method_of(run.method).frozen:
+                found.setdefault(stage_of(run.method), []).append(run)
         return found
 
     def libraries(self, key: Run) -> tuple[str, ...]:
@@ -85,14 +87,25 @@ class Train(RunJob):
             )
         in_processes(cfg.processes_of(spec.task), cfg.device)
         from tap.engine.job import train_run
+        from tap.tasks.given_weights import unpinned
         from tap.tasks.registry import get_task
 
+        if os.environ.get("RANK", "0") == "0" and (text := unpinned(spec)) is not None:
+            print(f"{run_of(spec).id}: {text}", file=sys.stderr)
         if not spec.mixed:
             train_run(spec, get_task(spec), stamp)
             return
         from tap.engine.joint import train_mixed
 
         train_run(spec, get_task(spec), stamp, train_mixed)
+
+
+def _with_starts(cfg: ScaleConfig, task: str) -> Iterator[Run]:
+    """The runs of a task's tables, each behind the training that it goes on from, if that is not pre-training."""
+    for run in runs_of_table(cfg, task):
+        if task_of(cfg, task).start_from == "dense" and not method_of(run.method).frozen:
+            yield start_run(run)
+        yield run
 
 
 def in_processes(count: int, device: str) -> None:

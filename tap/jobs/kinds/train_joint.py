@@ -9,17 +9,20 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from tap.config.load import load_scale
+from tap.config.lookup import method_of
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption
+from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, start_weights, weights
 from tap.jobs.job import Content, Job, Resources
 from tap.jobs.kinds.train import in_processes
-from tap.jobs.of_runs import RUN_FOLDER
+from tap.jobs.of_runs import RUN_FOLDER, fields_of_run
 from tap.plan.joint import JointRun, joint_start, joint_tasks
-from tap.plan.runs import task_of
+from tap.plan.runs import runs_of_table, task_of
 from tap.plan.specs import job_spec, settings_of
+from tap.provenance.stages import stage_of
 from tap.runs import Run
 
 JointArgument = Annotated[str, typer.Argument(help="joint run, such as tap_f/r0.50/main/s0", metavar="RUN")]
@@ -40,6 +43,19 @@ class TrainJoint(Job[JointRun]):
         """The training that makes the runs of a rule's outputs."""
         method, variant = wildcards["method"], wildcards["variant"]
         return JointRun(cfg.scale, method, float(wildcards["rate"]), variant, int(wildcards["seed"]))
+
+    def fields(self, cfg: ScaleConfig, key: JointRun) -> Sequence[Mapping[str, str]]:
+        """The parts of every task's run."""
+        return [fields_of_run(key.of(task)) for task in joint_tasks(cfg, key.method)]
+
+    def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[JointRun]]:
+        """All of them, and those at keep rate 1 that they go on from."""
+        runs = [run for task in built(cfg) for run in runs_of_table(cfg, task) if method_of(run.method).frozen]
+        runs += [start for run in runs if (start := joint_start(job_spec(cfg, run))) is not None]
+        found: dict[str, list[JointRun]] = {}
+        for key in dict.fromkeys(map(JointRun.with_run, runs)):
+            found.setdefault(stage_of(key.method), []).append(key)
+        return found
 
     def key_of_record(self, cfg: ScaleConfig, content: Content) -> JointRun:
         """The training of the run that a record names."""

@@ -12,16 +12,14 @@ from tap.config.load import load_scale
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.jobs.arguments import ScaleOption, SpecOption
-from tap.jobs.files import results_of_probes, results_of_runs
 from tap.jobs.job import Content, Job, Resources, tabulating
 from tap.plan.controls import files_of_controls
+from tap.plan.results import CONTROLS, PROBES, results_of_probes, results_of_runs, tidy_path
 from tap.provenance import verify as verification
 from tap.provenance.finding import Kind
 from tap.provenance.known_fingerprints import find_out_anew
 from tap.provenance.publish import published_folder
 from tap.provenance.root_hash import root_hash
-
-_PROBES, _CONTROLS = "probes_", "controls_"
 
 
 class Verify(Job[str]):
@@ -35,6 +33,10 @@ class Verify(Job[str]):
         """Of what: a task, or `further_`, `probes_` or `controls_` and a task."""
         return wildcards["of"]
 
+    def fields(self, cfg: ScaleConfig, key: str) -> Sequence[Mapping[str, str]]:
+        """What its tidy table is called by."""
+        return [{"of": key}]
+
     def key_of_record(self, cfg: ScaleConfig, content: Content) -> str:
         """Of what a record is."""
         return str(content["parameters"]["task"])
@@ -45,10 +47,10 @@ class Verify(Job[str]):
 
     def reads(self, cfg: ScaleConfig, key: str) -> Mapping[str, Sequence[Path]]:
         """What it starts from, and of a tidy table what it was made of."""
-        if key.startswith(_CONTROLS):
+        if key.startswith(CONTROLS):
             return {"tidy": _starts(cfg, key), "results": []}
-        task = key.removeprefix(_PROBES)
-        results = results_of_probes if key.startswith(_PROBES) else results_of_runs
+        task = key.removeprefix(PROBES)
+        results = results_of_probes if key.startswith(PROBES) else results_of_runs
         return {"tidy": _starts(cfg, key), "results": results(cfg, task)}
 
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
@@ -134,9 +136,9 @@ class Verify(Job[str]):
 
 
 def _starts(cfg: ScaleConfig, key: str) -> list[Path]:
-    if key.startswith(_CONTROLS):
-        return files_of_controls(cfg, key.removeprefix(_CONTROLS))
-    return [Path(f"results/{cfg.scale}/tidy_{key}.csv")]
+    if key.startswith(CONTROLS):
+        return files_of_controls(cfg, key.removeprefix(CONTROLS))
+    return [tidy_path(cfg.scale, key)]
 
 
 JOB = Verify()

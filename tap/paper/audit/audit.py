@@ -14,8 +14,7 @@ from tap.paper.audit.words import Picture, pictures_of
 from tap.paper.consistency import findings
 from tap.paper.consistency.rule import EXACT, Finding
 from tap.paper.evidence import Evidence
-from tap.paper.tidy import tidy_paths
-from tap.paper.tidy_probes import tidy_probes_path
+from tap.plan.results import PROBES, tidy_path, tidy_paths
 from tap.task_facts import TASKS
 
 UNTRUSTED = ("edited", "unknown")
@@ -148,7 +147,7 @@ def _without_edited(
         path.as_posix()
         for task in TASKS
         if task in tasks
-        for path in (*tidy_paths(scale, task), tidy_probes_path(scale, task))
+        for path in (*tidy_paths(scale, task), tidy_path(scale, f"{PROBES}{task}"))
     }
     records = (record for link in behind if link in chain for record in chain[link].records.values())
     read |= {name for record in records for name in record.get("inputs", {})}

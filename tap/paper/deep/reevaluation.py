@@ -25,9 +25,10 @@ from tap.paper.deep.outcome import Outcome
 from tap.paper.deep.scores import by_job, place_of, read_json, run_of_record
 from tap.paper.difference import Difference
 from tap.paper.scores import read_arrays
-from tap.paper.tidy import METRICS_FILE, PER_SAMPLE_FILE
+from tap.paper.tidy import PER_SAMPLE_FILE
 from tap.plan.endpoints import uses_endpoint
 from tap.plan.joint import is_joint
+from tap.plan.results import METRICS
 from tap.provenance.fingerprint import version
 from tap.provenance.ledger import Ledger, Record
 from tap.runs import Run
@@ -141,7 +142,7 @@ def _again(cfg: ScaleConfig, ledger: Ledger, record: Record, sample: Sample) -> 
     """
     run, weights = run_of_record(record), _weights(ledger, record)
     assert weights is not None
-    file, values = (f"{run.folder.as_posix()}/{name}" for name in (METRICS_FILE, PER_SAMPLE_FILE))
+    file, values = (f"{run.folder.as_posix()}/{name}" for name in (METRICS, PER_SAMPLE_FILE))
     stated, arrays = read_json(ledger, file), read_arrays(place_of(ledger, values))
     spec = _spec(cfg, ledger, record, stated)
     task = get_task(spec)

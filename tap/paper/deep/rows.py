@@ -10,8 +10,9 @@ from tap.paper.deep.scores import by_job, place_of
 from tap.paper.deep.texts import text_differences
 from tap.paper.difference import Difference
 from tap.paper.headline import headline_contents, headline_paths
-from tap.paper.tidy import gather, tidy_path
-from tap.paper.tidy_probes import gather_probes, tidy_probes_path
+from tap.paper.tidy import gather
+from tap.paper.tidy_probes import gather_probes
+from tap.plan.results import PROBES, tidy_path
 from tap.provenance.ledger import Ledger
 from tap.runs import Run
 
@@ -34,7 +35,7 @@ def check_rows(scale: str, ledger: Ledger, stale: Collection[str] = ()) -> Outco
                 runs = [Run.parse(scale, name) for name in record.content["parameters"]["runs"]]
                 path, anew = tidy_path(scale, task), gather(runs, ledger.root, compare=False)
             else:
-                path, anew = tidy_probes_path(scale, task), gather_probes(scale, task, ledger.root, compare=False)
+                path, anew = tidy_path(scale, f"{PROBES}{task}"), gather_probes(scale, task, ledger.root, compare=False)
             outcome.add(
                 ROWS,
                 len(anew),

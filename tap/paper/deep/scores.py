@@ -14,9 +14,10 @@ from tap.errors import UserError
 from tap.paper.deep.outcome import Outcome
 from tap.paper.difference import Difference, same
 from tap.paper.scores import differing, read_arrays, scores_of
-from tap.paper.tidy import METRICS_FILE, PER_SAMPLE_FILE
+from tap.paper.tidy import PER_SAMPLE_FILE
 from tap.paper.tidy_probes import NO_PRUNING, PER_SAMPLE, VALUES, probe_differences
 from tap.plan.endpoints import endpoint_path
+from tap.plan.results import METRICS
 from tap.provenance.ledger import Ledger, Record
 from tap.runs import Run
 
@@ -84,7 +85,7 @@ def read_json(ledger: Ledger, name: str) -> dict[str, Any]:
 
 
 def _of_run(ledger: Ledger, run: Run) -> list[Difference]:
-    file, values = (f"{run.folder.as_posix()}/{name}" for name in (METRICS_FILE, PER_SAMPLE_FILE))
+    file, values = (f"{run.folder.as_posix()}/{name}" for name in (METRICS, PER_SAMPLE_FILE))
     stated, arrays = read_json(ledger, file), read_arrays(place_of(ledger, values))
     found = [*differing(file, stated, scores_of(run.task, arrays), complete=True), *_of_images(values, arrays)]
     if "recovery_endpoint" in stated:

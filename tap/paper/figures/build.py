@@ -13,7 +13,7 @@ from tap.paper.figures.figure import PaperFigure
 from tap.paper.figures.names import FIGURES, GROUPS
 from tap.paper.figures.style import files_of, styled
 from tap.paper.listing import stem_of
-from tap.paper.tables.build import files_of_group
+from tap.paper.tables.build import there_behind
 from tap.paper.tables.caption import SMOKE_NOTE
 from tap.plan.growth import GROWTH
 from tap.plan.profiles import profiles_in_use
@@ -84,7 +84,7 @@ def build_figure(
         read = [root / path for path in profiles_in_use(evidence.settings, [GROWTH], root)]
     else:
         tasks = list(evidence.settings.tasks)
-        read = files_of_group(GROUPS[stem], evidence, tasks)
+        read = there_behind(GROUPS[stem], evidence, tasks)
         if GROUPS[stem] == "rates":
             read += [root / path for path in profiles_in_use(evidence.settings, tasks, root)]
     contents = render_figure(stem, evidence)

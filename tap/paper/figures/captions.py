@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from tap.paper.evidence import Evidence
@@ -10,6 +11,8 @@ from tap.paper.statistics import DRAWS, LEVEL
 from tap.paper.tables.caption import SMOKE_NOTE
 from tap.paper.tables.protocol import protocol
 from tap.paper.tidy_probes import LAYERS, RECOVERY
+from tap.paper.units import points_of
+from tap.task_facts import Metric
 
 _KINDS: Final = {LAYERS: "Criteria at every eligible block", RECOVERY: "Recovery endpoints, coverage as the criterion"}
 UNCERTAIN: Final = (
@@ -17,10 +20,21 @@ UNCERTAIN: Final = (
     "where the values of single images are known. They cover the choice of images, not that of checkpoints: the CSV "
     "file has the SD over checkpoints where there are several."
 )
-DROPS: Final = (
-    "A drop is no pruning minus the probe on the same images, in points, with one block pruned and nothing trained "
-    "again; below zero pruning gains."
-)
+
+
+def drop_words(metrics: Iterable[Metric]) -> str:
+    """What a drop in some metrics is, as they say it themselves: which way they are better, and in what unit."""
+    words: dict[str, list[str]] = {}
+    units: dict[str, None] = {}
+    for item in metrics:
+        loss = "no pruning minus the probe" if item.higher_is_better else "the probe minus no pruning"
+        words.setdefault(loss, []).append(item.title)
+        units[points_of(item)] = None
+    parts = [loss if len(words) == 1 else f"{loss} ({', '.join(titles)})" for loss, titles in words.items()]
+    return (
+        f"A drop is {' or '.join(parts)} on the same images, in {' or '.join(units)}, with one block pruned and "
+        "nothing trained again; below zero pruning gains."
+    )
 
 
 def caption(title: str, paragraphs: tuple[str, ...], kinds: tuple[str, ...], evidence: Evidence) -> str:

@@ -6,7 +6,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from tap.paper.evidence import Evidence
-from tap.paper.figures.captions import DROPS, UNCERTAIN
+from tap.paper.figures.captions import UNCERTAIN, drop_words
 from tap.paper.figures.figure import PaperFigure
 from tap.paper.figures.panels import criteria_handles, drops_by_block, task_panels
 from tap.paper.figures.probe_data import IN_PAPER, drops, framed
@@ -18,8 +18,9 @@ from tap.task_facts import TASKS
 READS = "probes"
 
 _WORDS = (
-    f"{DROPS} A panel per task: drop in top-1 accuracy, mIoU and box AP by block, a curve per criterion; grey: the "
-    "criteria that are not named.",
+    f"{drop_words(facts.score for facts in TASKS.values())} A panel per task: drop in "
+    f"{', '.join(facts.score.title for facts in TASKS.values())} by block, a curve per criterion; grey: the criteria "
+    "that are not named.",
     f"Bands (attention and coverage alone, since more would hide one another): {UNCERTAIN}",
 )
 

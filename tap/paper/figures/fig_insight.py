@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from tap.config.methods import SCORES
 from tap.paper.estimate import Derived
 from tap.paper.evidence import Evidence
-from tap.paper.figures.captions import DROPS, UNCERTAIN
+from tap.paper.figures.captions import UNCERTAIN, drop_words
 from tap.paper.figures.figure import PaperFigure
 from tap.paper.figures.panels import blocks, criteria_handles, curve, drops_by_block, handle, mark, missing
 from tap.paper.figures.probe_data import ATTENTION, COVERAGE, IN_PAPER, drops, framed, line, runs_of, spread
@@ -35,11 +35,12 @@ _BARS = {
 _ENDPOINTS = {"full offset": "", "stand-in": "//////"}
 _ALPHAS = {1.0: "full offset", 0.0: "stand-in"}
 _WORDS = (
-    f"{DROPS} (a) Classification: drop in top-1 accuracy by block; grey: the other criteria. (b) Drop with attention "
-    "minus drop with coverage by block, mIoU and box AP; above zero coverage loses less. (c) A point per criterion: "
-    "mean drops over the probed blocks of segmentation and detection, with Spearman's rank correlation of the criteria "
-    "and its interval, for which the images of both tasks are resampled independently. (d) Mean drop over the probed "
-    "blocks and checkpoints with the full offset (filled) and with the stand-in alone (hatched).",
+    f"{drop_words(METRICS.values())} (a) Classification: drop in top-1 accuracy by block; grey: the other criteria. "
+    "(b) Drop with attention minus drop with coverage by block, mIoU and box AP; above zero coverage loses less. "
+    "(c) A point per criterion: mean drops over the probed blocks of segmentation and detection, with Spearman's rank "
+    "correlation of the criteria and its interval, for which the images of both tasks are resampled independently. "
+    "(d) Mean drop over the probed blocks and checkpoints with the full offset (filled) and with the stand-in "
+    "alone (hatched).",
     f"Bands (attention and coverage in (a), both curves of (b)), brackets in (c) and error bars in (d): {UNCERTAIN}",
 )
 

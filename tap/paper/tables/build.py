@@ -11,7 +11,6 @@ from pathlib import Path
 from tap.errors import UserError
 from tap.paper.evidence import Evidence
 from tap.paper.listing import stem_of
-from tap.paper.probe_results import files_behind as files_of_probes
 from tap.paper.reported import reported_path
 from tap.paper.tables.compare import compare
 from tap.paper.tables.main_table import main_table
@@ -19,13 +18,10 @@ from tap.paper.tables.names import groups, main_tables, names, profiled
 from tap.paper.tables.render import csv_text, to_csv, to_latex
 from tap.paper.tables.report import to_markdown
 from tap.paper.tables.table import Table, fill
-from tap.paper.tidy import METRICS_FILE, tidy_path
-from tap.plan.controls import files_of_controls
 from tap.plan.profiles import profiles_in_use
-from tap.plan.runs import FURTHER
+from tap.plan.results import files_behind, tidy_path
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
-from tap.provenance.verify import verified_path
 
 SUFFIXES = (".tex", ".csv", ".compare.csv", ".compare.md")
 
@@ -77,38 +73,19 @@ def files_read(label: str, evidence: Evidence) -> list[Path]:
     if group == "runs" and not (path := root / tidy_path(scale, tasks[0])).is_file():
         raise UserError(f"{path}: is not there; `tap gather {tasks[0]} --scale {scale}` makes it")
     profiles = [root / path for path in profiles_in_use(evidence.settings, profiled(stem, tasks), root)]
-    if group in ("settings", "profiles"):
-        return profiles
-    return files_of_group(group, evidence, tasks) + profiles
+    return there_behind(group, evidence, tasks) + profiles
 
 
-def files_of_group(group: str, evidence: Evidence, tasks: Sequence[str]) -> list[Path]:
-    """What tables and figures of a group of runs, probes or controls are made from, as far as it is there.
+def there_behind(group: str, evidence: Evidence, tasks: Sequence[str]) -> list[Path]:
+    """What tables and figures of a group are made from, as far as it is there.
 
     Args:
         group: what they read, as they declare it.
         evidence: the results.
         tasks: whose results.
     """
-    root, scale = evidence.root, evidence.scale
-    if group == "probes":
-        return [path for task in tasks for path in files_of_probe_results(evidence, task)]
-    parts = ("",) if group in ("runs", "main") else ("", FURTHER)
-    found = [root / path(scale, f"{of}{task}") for task in tasks for of in parts for path in (tidy_path, verified_path)]
-    if group == "controls":
-        found += [root / path for task in tasks for path in files_of_controls(evidence.settings, task)]
-        found += [root / verified_path(scale, f"controls_{task}") for task in tasks]
-    return [path for path in found if path.is_file()]
-
-
-def files_of_probe_results(evidence: Evidence, task: str) -> list[Path]:
-    """What tables and figures of probes are made from: a task's probes, and what tells its floors if it has some.
-
-    Raises:
-        UserError: as `tap.paper.probe_results.files_behind`.
-    """
-    floors = (evidence.root / run.folder / METRICS_FILE for run in evidence.floor_runs(task))
-    return [*files_of_probes(evidence.scale, task, evidence.root), *(path for path in floors if path.is_file())]
+    files = [path for part in files_behind(evidence.settings, group, tasks).values() for path in part]
+    return [path for file in files if (path := evidence.root / file).is_file()]
 
 
 def build_table(

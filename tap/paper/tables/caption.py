@@ -20,6 +20,7 @@ DATASETS = {
     "imagenet": "ImageNet-1K",
     "microscopy": "labelled microscopy frames",
     "ade20k": "ADE20K",
+    "fashion_scenes": "scenes composed of Fashion-MNIST garments",
     "coco": "COCO",
 }
 

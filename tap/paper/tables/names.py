@@ -6,7 +6,6 @@ A table is a file ``tab_<name>.py`` of this folder with a `TABLE` (`tap.paper.ta
 * ``"main"``: the tidy tables of the runs of all tasks' main tables;
 * ``"rates"``: these, and those of all tasks' other keep rates and variants;
 * ``"profiles"``: profiles of machines alone, as far as there are some;
-* ``"profiles"``: profiles of machines alone, as far as there are some;
 * ``"probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks;
 * ``"controls"``: the controls of trained TAP checkpoints, and what ``"rates"`` reads;
 * ``"settings"``: settings and code alone, no run.
@@ -18,6 +17,7 @@ reads ``"runs"``, the tidy table of that task. Tables of runs and of rates show 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 from tap.paper.listing import declared
@@ -27,6 +27,7 @@ from tap.task_facts import TASKS
 GROUPS = ("runs", "main", "rates", "profiles", "probes", "controls", "settings")
 
 
+@cache
 def groups() -> dict[str, list[str]]:
     """File stems of all tables by what they are made from; main tables by task, the others by name.
 

@@ -18,12 +18,14 @@ from tap.tasks.microscopy.places import place_of
 from tap.tasks.openmmlab import named_in
 from tap.tasks.subsets import balanced
 
+_PREPARED = {
+    "train": ("coco/instances_training.json", "images/training"),
+    "calibration": ("coco/instances_calibration.json", "images/calibration"),
+    "validation": ("coco/instances_validation.json", "images/validation"),
+}
 _FILES = {
-    "microscopy": {
-        "train": ("coco/instances_training.json", "images/training"),
-        "calibration": ("coco/instances_calibration.json", "images/calibration"),
-        "validation": ("coco/instances_validation.json", "images/validation"),
-    },
+    "fashion_scenes": _PREPARED,
+    "microscopy": _PREPARED,
     "coco": {
         "train": ("annotations/instances_train2017.json", "train2017"),
         "validation": ("annotations/instances_val2017.json", "val2017"),
@@ -94,19 +96,19 @@ class DetectionSplit(CocoDataset):
 def open_splits(spec: JobSpec) -> Splits:
     """Train, calibration and validation split of the spec's dataset.
 
-    Microscopy comes with a calibration split, of which `data.calibration` tiles are used; COCO's calibration images are
-    cut from the training ones by a draw that depends on the dataset alone. Images without objects are left out of
-    training, as MMDetection's settings for COCO do. Limits take tiles of all recordings.
+    What the workflow prepares comes with a calibration split, of which `data.calibration` images are used; COCO's are
+    cut from the training images by a draw that depends on the dataset alone. Images without objects are left out of
+    training, as MMDetection's settings for COCO do. Limits take microscopy tiles of all recordings.
 
     Raises:
         UserError: data missing, not prepared or wrong, or settings that do not fit it.
     """
     data, root = spec.data, Path(spec.data.root)
     if data.name not in _FILES:
-        raise UserError(f"data.name: '{data.name}' is not a detection dataset; use microscopy or coco")
+        raise UserError(f"data.name: '{data.name}' is not a detection dataset; use {', '.join(_FILES)}")
     if len(data.mean) != spec.model.channels:
         raise UserError(f"data.mean: {len(data.mean)} values for model.channels {spec.model.channels}; give as many")
-    if data.name == "microscopy" and not (root / "manifest.json").is_file():
+    if _FILES[data.name] is _PREPARED and not (root / "manifest.json").is_file():
         raise UserError(f"{root}: not prepared; run `tap data prepare det` first")
     contents = {split: _read(root / file, data) for split, (file, _) in _FILES[data.name].items()}
     training, validation = contents["train"], contents["validation"]
@@ -221,6 +223,6 @@ def _split(spec: JobSpec, content: Content, split: str, numbers: np.ndarray, tra
 
 
 def _groups(content: Content, data: DataConfig) -> np.ndarray:
-    """What limits and calibration are balanced over: the recordings; COCO has one group."""
+    """What limits and calibration are balanced over: the recordings of microscopy; all else is one group."""
     names = [image["file_name"] for image in content["images"]]
     return np.array([name.split("_")[0] for name in names]) if data.name == "microscopy" else np.zeros(len(names))

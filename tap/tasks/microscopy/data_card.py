@@ -11,7 +11,7 @@ from tap.tasks.microscopy.frames import CLASSES, PROJECT, VERSION, WHEEL_SHA256,
 _TEXT = """\
 # Microscopy tiles
 
-{count} grey 8-bit tiles of {tile} x {tile} pixels with semantic labels (background and three kinds of cells) and
+{count} grey 8-bit tiles of {tile} x {tile} pixels with semantic labels (background, nuclei, bacteria) and
 instance numbers, in ADE20K's folder layout. Made by `tap data prepare seg`; do not edit.
 
 ## Origin
@@ -47,6 +47,9 @@ Readers with `reduce_zero_label` (MMSegmentation) see the classes as 0 to {last}
 their references leave out cells that do not reach further into the frame, so nothing is known there. In COCO's format
 void is a crowd region on each side of the frame, which evaluation ignores, and so are parts of cells of fewer than
 {sliver} pixels.
+
+The nuclei of `hela` and `cho` are one class: a region of `cho` shows about five, and which of the two these are taken
+for would decide a score.
 
 ## Splits
 In space, with a gap of {gap} pixels, never by frame: neighbouring frames show the same cells. Rows and columns of each

@@ -6,7 +6,6 @@ between them. Tiles are drawn around labelled cells, since most of the E. coli f
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator
@@ -14,15 +13,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 from rich.console import Console
 from rich.progress import track
 
 from tap.provenance.files import atomic_write, sha256_file
-from tap.seeds import derive_seed
+from tap.tasks.draws import Draws
 from tap.tasks.microscopy import data_card
 from tap.tasks.microscopy.coco_annotations import LabelledTile, coco_json
 from tap.tasks.microscopy.frames import CLASSES, RECORDINGS, Frame, Recording, fetch, read_frames
+from tap.tasks.picture_files import digest_of_file, manifest_of, save_picture
 from tap.tasks.subsets import shuffled
 
 TILE = 128
@@ -174,7 +173,7 @@ def place(frames: dict[tuple[int, int], Frame], recording: str, split: str, regi
         region: where the split lies; at least a tile in both directions.
         count: wanted tiles. Fewer come out where the region has no room for more at the allowed overlap.
     """
-    draws = _Draws(derive_seed("tiles", recording, split))
+    draws = Draws("tiles", recording, split)
     times, planes = (sorted(set(numbers)) for numbers in zip(*frames, strict=True))
     order = [times[i] for i in shuffled(len(times), "tiles", recording, split)]
     taken: dict[int, list[tuple[int, int]]] = {time: [] for time in times}
@@ -201,23 +200,12 @@ def place(frames: dict[tuple[int, int], Frame], recording: str, split: str, regi
     return sorted(tiles, key=lambda tile: tile.name)
 
 
-class _Draws:
-    """Integers from the raw 64-bit stream of PCG64, which NumPy guarantees not to change."""
-
-    def __init__(self, seed: int) -> None:
-        self._bits = np.random.PCG64(seed)
-
-    def below(self, limit: int) -> int:
-        """An integer in [0, limit)."""
-        return int(self._bits.random_raw()) % limit
-
-
 def _draw_corner(
     frame: Frame,
     region: Region,
     taken: list[tuple[int, int]],
     largest_overlap: float,
-    draws: _Draws,
+    draws: Draws,
     around_cells: bool,
 ) -> tuple[int, int] | None:
     """Top-left corner of a new tile of the frame, or None after too many draws that overlap others."""
@@ -257,10 +245,8 @@ def _write(root: Path, tile: Tile, frame: Frame) -> dict[str, object]:
     """Writes the three files of a tile where they are not there yet; gives the tile's entry of the manifest."""
     window = tile.window
     arrays = {"images": frame.image[window], "annotations": frame.labels[window], "instances": frame.instances[window]}
-    digests = {kind: _digest(array) for kind, array in arrays.items()}
-    for kind, path in _paths(root, tile.split, tile.name).items():
-        if _file_digest(path) != digests[kind]:
-            _save(path, arrays[kind])
+    paths = _paths(root, tile.split, tile.name)
+    digests = {kind: save_picture(paths[kind], array) for kind, array in arrays.items()}
     pixels = np.bincount(arrays["annotations"].ravel(), minlength=len(CLASSES) + 1)
     numbers = np.unique(arrays["instances"])
     return {"sha256": digests, "pixels": pixels.tolist(), "instances": int((numbers > 0).sum())}
@@ -288,39 +274,9 @@ def _write_coco(root: Path, split: str, tiles: list[LabelledTile]) -> str:
     return sha256_file(path)
 
 
-def _save(path: Path, array: np.ndarray) -> None:
-    """Writes a tile without waiting for the disk: the manifest comes last and every reader of it checks the pixels."""
-    atomic_write(path, Image.fromarray(array).save, durable=False)
-
-
-def _digest(array: np.ndarray) -> str:
-    return hashlib.sha256(
-        f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes()
-    ).hexdigest()
-
-
-def _file_digest(path: Path) -> str | None:
-    """Digest of the decoded picture, so that another PNG encoder makes no difference; None if it cannot be read."""
-    if not path.is_file():
-        return None
-    try:
-        with Image.open(path) as image:
-            array = np.asarray(image)
-    except (UnidentifiedImageError, OSError, SyntaxError):
-        return None
-    return _digest(array.astype(np.uint16) if image.mode.startswith("I") else array)
-
-
 def _is_complete(path: Path, settings: dict[str, object]) -> bool:
-    if not path.is_file():
-        return False
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        return False
-    if not isinstance(manifest, dict) or manifest.get("settings") != settings:
-        return False
-    if not all(isinstance(manifest.get(part), dict) for part in ("coco", "tiles")):
+    manifest = manifest_of(path, settings, parts=("coco", "tiles"))
+    if manifest is None:
         return False
     root = path.parent
     return (
@@ -331,7 +287,7 @@ def _is_complete(path: Path, settings: dict[str, object]) -> bool:
             for split, digest in manifest["coco"].items()
         )
         and all(
-            _file_digest(file) == entry["sha256"][kind]
+            digest_of_file(file) == entry["sha256"][kind]
             for name, entry in manifest["tiles"].items()
             for kind, file in _paths(root, *name.split("/")).items()
         )

@@ -9,7 +9,8 @@ import pytest
 from tap.paper.audit.audit import make_audit
 from tap.paper.audit.job import run_audit
 from tap.paper.audit.report import to_json, to_markdown
-from tap.paper.tidy import tidy_path, write_tidy
+from tap.paper.tidy import write_tidy
+from tap.plan.results import tidy_path
 from tap.provenance.record import Stamp, read_record, record_job
 
 

@@ -15,7 +15,7 @@ from tap.paper.tables.build import load_table, render_table
 from tap.paper.tables.names import groups, names
 from tap.paper.tables.render import CELL_COLUMNS
 from tap.paper.tables.table import Status, fill, stated
-from tap.paper.tidy import tidy_path
+from tap.plan.results import tidy_path
 
 ROOT = Path(__file__).parents[3]
 

@@ -12,8 +12,9 @@ from tap.errors import UserError
 from tap.paper.reported import load_reported
 from tap.paper.tables.build import SUFFIXES, build_table, load_table
 from tap.paper.tables.render import CELL_COLUMNS
-from tap.paper.tidy import tidy_path, write_tidy
+from tap.paper.tidy import write_tidy
 from tap.plan.profiles import profile_in_use
+from tap.plan.results import tidy_path
 from tap.runs import Run
 
 REPOSITORY = Path(__file__).parents[3]

@@ -14,6 +14,7 @@ from tap.paper.evidence import Evidence
 from tap.paper.reported import load_reported
 from tap.paper.tables import tab_criterion_summary
 from tap.paper.tables.build import build_table, load_table, render_table
+from tap.plan.results import floor_runs
 
 SUMMARY, PAIRED, CRITERIA_TABLE = (load_table(f"tab_{n}") for n in ("criterion_summary", "paired_recovery", "criteria"))
 
@@ -186,4 +187,4 @@ def test_edited_values_of_single_images_are_refused(measured: Evidence) -> None:
 def test_a_task_that_the_scale_leaves_out_has_no_floors(results) -> None:
     (results.root / "params.yaml").write_text("scale: desk\ntasks: [cls]\n")
     evidence = Evidence("desk", results.root)
-    assert (evidence.floor_runs("seg"), evidence.caveat("seg")) == ([], "")
+    assert (floor_runs(evidence.settings, "seg"), evidence.caveat("seg")) == ([], "")

@@ -122,6 +122,9 @@ def test_missing_and_broken_tiffs(source, tmp_path):
         list(read_frames(folder, made))
 
 
-def test_recordings_number_their_classes_in_order():
-    assert [recording.label for recording in RECORDINGS] == [2, 3, 4]
-    assert len(frames.CLASSES) == 4
+def test_nuclei_of_two_recordings_are_one_class():
+    assert {recording.name: frames.CLASSES[recording.label - 1] for recording in RECORDINGS} == {
+        "hela": "nuclei (fluorescence)",
+        "ecoli": "E. coli (phase contrast)",
+        "cho": "nuclei (fluorescence)",
+    }

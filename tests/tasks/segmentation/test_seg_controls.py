@@ -11,11 +11,13 @@ import pandas as pd
 import pytest
 
 from tap.config.load import load_scale
+from tap.engine import passes
 from tap.engine.checkpoint import save_weights
 from tap.errors import UserError
 from tap.plan.runs import run_of
 from tap.studies import controls as study
 from tap.tasks.registry import get_task
+from tap.tasks.segmentation.task import Segmentation
 
 ROOT = Path(__file__).parents[3]
 
@@ -56,6 +58,27 @@ def test_values_arrays_and_record(controlled, capsys):
     assert any(name.endswith("model.safetensors") for name in record["inputs"])
     said = capsys.readouterr().out
     assert f"removals sum to N - K in {frame['passes'].sum()} of {frame['passes'].sum()} passes" in said
+
+
+@pytest.mark.slow
+def test_killed_controls_go_on_with_the_pass_that_was_not_through_and_end_with_the_same_bits(controlled, monkeypatch):
+    cfg, run = controlled(images=1, choice_images=1, choice_side=2)
+    path, judge, done = study.run_controls(cfg, run), study.judge_choice, []
+    files = path, path.parent / "controls.npz"
+    whole = [file.read_bytes() for file in files]
+
+    def dies(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(passes, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(study, "judge_choice", dies)
+    with pytest.raises(KeyboardInterrupt):
+        study.run_controls(cfg, run)
+    monkeypatch.setattr(study, "judge_choice", judge)
+    monkeypatch.setattr(Segmentation, "evaluate_batch", lambda *arguments: done.append(arguments))
+    study.run_controls(cfg, run)
+    assert done == []  # the controls themselves were through
+    assert [file.read_bytes() for file in files] == whole
 
 
 def test_a_run_without_a_register_and_a_small_calibration_split_are_refused(controlled):

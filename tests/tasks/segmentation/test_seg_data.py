@@ -222,7 +222,7 @@ def microscopy(tmp_path):
     for split, count in (("training", 4), ("calibration", 2), ("validation", 2)):
         for kind in ("images", "annotations"):
             (root / kind / split).mkdir(parents=True)
-            for label, recording in enumerate(("hela", "ecoli", "cho"), 2):
+            for recording, label in (("hela", 2), ("ecoli", 3), ("cho", 2)):
                 for number in range(count):
                     tile = np.full((32, 32), label, dtype=np.uint8)
                     Image.fromarray(tile).save(root / kind / split / f"{recording}_t{number:02d}_z0_y0000_x0000.png")
@@ -231,18 +231,18 @@ def microscopy(tmp_path):
 
 
 def test_microscopy_has_its_own_calibration_and_balances_recordings(seg_spec, microscopy):
-    spec = seg_spec(name="microscopy", root=str(microscopy), calibration=3, limit_train=6, limit_val=3)
+    spec = seg_spec(name="microscopy", root=str(microscopy), num_classes=3, calibration=3, limit_train=6, limit_val=3)
     splits = open_splits(spec)
     for split, each in ((splits.train, 2), (splits.calibration, 1), (splits.validation, 1)):
         recordings = [name.split("_")[0] for name in split.names]
         assert sorted(recordings) == ["cho"] * each + ["ecoli"] * each + ["hela"] * each
     sample = splits.validation[0]
-    assert sample.target.labels.unique().tolist() == [3]  # cho comes first; stored label 4 is class 3
+    assert sample.target.labels.unique().tolist() == [1]  # cho comes first; stored label 2 is class 1
 
 
-def test_microscopy_must_be_prepared_and_has_four_classes(seg_spec, microscopy):
-    with pytest.raises(UserError, match="microscopy has 4 classes, not 5"):
+def test_microscopy_must_be_prepared_and_has_three_classes(seg_spec, microscopy):
+    with pytest.raises(UserError, match="microscopy has 3 classes, not 5"):
         open_splits(seg_spec(name="microscopy", root=str(microscopy), num_classes=5))
     (microscopy / "manifest.json").unlink()
     with pytest.raises(UserError, match="tap data prepare seg"):
-        open_splits(seg_spec(name="microscopy", root=str(microscopy)))
+        open_splits(seg_spec(name="microscopy", root=str(microscopy), num_classes=3))
