@@ -103,7 +103,8 @@ def _markdown_claim(judgement: Judgement) -> list[str]:
     lines += [f"**{judgement.headline}**. {claim.where}. {', '.join(claim.evidence.tables)}", ""]
     for part, outcome in zip(claim.parts, judgement.outcomes, strict=True):
         runs = f" Runs: {', '.join(outcome.runs)}." if outcome.runs else ""
-        lines.append(f"- {MARKS[outcome.verdict]} {outcome.verdict}: {part.says}. {outcome.sentence}{runs}")
+        needs = " (the claim falls with it)" if part.needed else ""
+        lines.append(f"- {MARKS[outcome.verdict]} {outcome.verdict}: {part.says}{needs}. {outcome.sentence}{runs}")
     return [*lines, ""]
 
 
