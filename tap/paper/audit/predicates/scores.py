@@ -67,7 +67,7 @@ def ahead_of_all(
     if not known:
         return not_measured(*(item for part in parts.values() for item in part.missing))
     compared = {key: part for key, part in known.items() if part.verdict != Verdict.NOT_COMPARABLE}
-    closest = min((compared or known).values(), key=lambda part: part.value or 0.0)
+    closest = min(known.values(), key=lambda part: part.value or 0.0)
     decision = all_above({key: Decision(part.verdict, part.p, part.reason) for key, part in compared.items()})
     verdicts = [decision.verdict, *(part.verdict for part in parts.values() if part not in compared.values())]
     verdict = combine(verdicts, [True, *[False] * (len(verdicts) - 1)])
