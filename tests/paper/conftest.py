@@ -164,7 +164,7 @@ class Results:
         task: str,
         kind: str,
         drops: dict[tuple[str, int, float | None], float],
-        seeds: tuple[int, ...] = (0, 1, 2),
+        seeds: tuple[int, ...] = (0,),
     ) -> None:
         """A probe with given drops, by criterion, block and endpoint, and one more for each further seed.
 

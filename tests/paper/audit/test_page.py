@@ -229,7 +229,7 @@ def test_claims_on_edited_data_are_not_judged(audited: Path) -> None:
 
 def test_claims_on_an_edited_table_of_probes_are_not_judged(results) -> None:
     drops = {(name, block, None): drop for name, drop in (("attention_mean", 9.0), ("random", 1.0)) for block in (1, 2)}
-    results.probe("cls", "layers", drops)
+    results.probe("cls", "layers", drops, seeds=(0, 1, 2))
 
     def first(*alterations: Alteration) -> Verdict:
         judgements = make_audit("desk", results.root, alterations).judgements

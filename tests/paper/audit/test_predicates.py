@@ -254,7 +254,7 @@ def layers(drops: dict[str, tuple[float, float]], blocks: int = 4) -> dict:
     ("attention", "verdict"), [((9.0, 3.0), SUPPORTED), ((1.0, 3.0), CONTRADICTED), ((3.0, 9.0), INCONCLUSIVE)]
 )
 def test_drops_more_in_a_stretch_of_blocks(results, attention: tuple[float, float], verdict: Verdict) -> None:
-    results.probe("cls", "layers", layers({"attention_mean": attention, "coverage": (3.0, 3.0)}))
+    results.probe("cls", "layers", layers({"attention_mean": attention, "coverage": (3.0, 3.0)}), seeds=(0, 1, 2))
     arguments = {**CLS, "a": "attention_mean", "b": "coverage", "layers": "early"}
     found = ask(results, "drops_more", **arguments)
     assert found.verdict == verdict
@@ -272,7 +272,7 @@ def test_drops_more_in_a_stretch_of_blocks(results, attention: tuple[float, floa
     ("attention", "verdict"), [((9.0, 4.0), SUPPORTED), ((4.0, 9.0), CONTRADICTED), ((6.0, 6.0), INCONCLUSIVE)]
 )
 def test_gap_shrinks_with_depth(results, attention: tuple[float, float], verdict: Verdict) -> None:
-    results.probe("cls", "layers", layers({"attention_mean": attention, "coverage": (3.0, 3.0)}))
+    results.probe("cls", "layers", layers({"attention_mean": attention, "coverage": (3.0, 3.0)}), seeds=(0, 1, 2))
     found = ask(results, "gap_shrinks", **CLS, a="attention_mean", b="coverage")
     assert found.verdict == verdict
     assert "mean over 3 checkpoints: " in found.sentence
@@ -281,8 +281,12 @@ def test_gap_shrinks_with_depth(results, attention: tuple[float, float], verdict
 @pytest.mark.parametrize(("order", "verdict"), [(-1, SUPPORTED), (1, CONTRADICTED)])
 def test_rankings_oppose(results, order: int, verdict: Verdict) -> None:
     names = [f"criterion_{index}" for index in range(6)]
-    results.probe("cls", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names)}, 2))
-    results.probe("seg", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names[::order])}, 2))
+    results.probe(
+        "cls", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names)}, 2), seeds=(0, 1, 2)
+    )
+    results.probe(
+        "seg", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names[::order])}, 2), seeds=(0, 1, 2)
+    )
     arguments = {"first": "cls", "first_metric": "top1", "second": "seg", "second_metric": "miou"}
     found = ask(results, "rankings_oppose", **arguments, reported="text/spearman/rho")
     assert found.verdict == verdict
@@ -294,7 +298,7 @@ def test_rankings_oppose(results, order: int, verdict: Verdict) -> None:
 
 def test_rankings_of_different_criteria_oppose_nothing(results) -> None:
     for task, name in (("cls", "random"), ("seg", "coverage")):
-        results.probe(task, "layers", {(name, 1, None): 4.0})
+        results.probe(task, "layers", {(name, 1, None): 4.0}, seeds=(0, 1, 2))
     arguments = {"first": "cls", "first_metric": "top1", "second": "seg", "second_metric": "miou"}
     found = ask(results, "rankings_oppose", **arguments, reported="text/spearman/rho")
     assert (found.verdict, found.value) == (INCONCLUSIVE, None)
@@ -314,7 +318,7 @@ def test_rankings_of_different_criteria_oppose_nothing(results) -> None:
 )
 def test_ranks_at_a_place_in_every_resample(results, drop: float, first: Verdict, last: Verdict) -> None:
     others = {"random": (6.0, 6.0), "token_l1": (12.0, 12.0)}
-    results.probe("cls", "layers", layers({"coverage": (drop, drop), **others}))
+    results.probe("cls", "layers", layers({"coverage": (drop, drop), **others}), seeds=(0, 1, 2))
     arguments = {**CLS, "criterion": "coverage"}
     assert ask(results, "ranks_at", **arguments, place="first").verdict == first
     found = ask(results, "ranks_at", **arguments, place="last")
@@ -330,8 +334,12 @@ def test_ranks_at_a_place_in_every_resample(results, drop: float, first: Verdict
 @pytest.mark.parametrize(("order", "verdict"), [(-1, SUPPORTED), (1, CONTRADICTED)])
 def test_the_best_on_one_task_is_poor_on_another(results, order: int, verdict: Verdict) -> None:
     names = [f"criterion_{index}" for index in range(4)]
-    results.probe("cls", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names)}, 2))
-    results.probe("seg", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names[::order])}, 2))
+    results.probe(
+        "cls", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names)}, 2), seeds=(0, 1, 2)
+    )
+    results.probe(
+        "seg", "layers", layers({name: (4.0 * k, 4.0 * k) for k, name in enumerate(names[::order])}, 2), seeds=(0, 1, 2)
+    )
     arguments = {"first": "cls", "first_metric": "top1", "second": "seg", "second_metric": "miou"}
     found = ask(results, "best_is_poor_elsewhere", **arguments)
     assert found.verdict == verdict
@@ -341,8 +349,8 @@ def test_the_best_on_one_task_is_poor_on_another(results, order: int, verdict: V
 
 def test_which_one_is_the_best_may_be_open(results) -> None:
     """Two share the smallest drop here, one of them the best and one the worst there."""
-    results.probe("cls", "layers", layers({"a": (3.0, 3.0), "b": (3.0, 3.0), "c": (9.0, 9.0)}, 2))
-    results.probe("seg", "layers", layers({"a": (1.0, 1.0), "b": (20.0, 20.0), "c": (9.0, 9.0)}, 2))
+    results.probe("cls", "layers", layers({"a": (3.0, 3.0), "b": (3.0, 3.0), "c": (9.0, 9.0)}, 2), seeds=(0, 1, 2))
+    results.probe("seg", "layers", layers({"a": (1.0, 1.0), "b": (20.0, 20.0), "c": (9.0, 9.0)}, 2), seeds=(0, 1, 2))
     arguments = {"first": "cls", "first_metric": "top1", "second": "seg", "second_metric": "miou"}
     found = ask(results, "best_is_poor_elsewhere", **arguments)
     assert (found.verdict, found.low, found.high) == (INCONCLUSIVE, 2, 2)
@@ -350,7 +358,7 @@ def test_which_one_is_the_best_may_be_open(results) -> None:
 
 def test_a_probe_of_a_task_below_its_floor_is_judged_with_a_warning(results) -> None:
     drops = {("coverage", block, alpha): 9.0 - 5.0 * alpha for block in (3, 6) for alpha in (0.0, 1.0)}
-    results.probe("seg", "recovery", drops)
+    results.probe("seg", "recovery", drops, seeds=(0, 1, 2))
     arguments = {"task": "seg", "metric": "miou", "endpoint": 1.0}
     assert "floor" not in ask(results, "prefers_endpoint", **arguments).sentence
     runs = [results.run("dense", 0.8, task="seg"), results.run("dense", 0.9, task="seg", variant="random-encoder")]
@@ -362,7 +370,7 @@ def test_a_probe_of_a_task_below_its_floor_is_judged_with_a_warning(results) -> 
 @pytest.mark.parametrize(("full", "verdict"), [(2.0, SUPPORTED), (9.0, CONTRADICTED), (5.0, INCONCLUSIVE)])
 def test_prefers_endpoint(results, full: float, verdict: Verdict) -> None:
     drops = {("coverage", block, alpha): full if alpha else 5.0 for block in (3, 6) for alpha in (0.0, 1.0)}
-    results.probe("seg", "recovery", drops)
+    results.probe("seg", "recovery", drops, seeds=(0, 1, 2))
     found = ask(results, "prefers_endpoint", task="seg", metric="miou", endpoint=1.0)
     assert found.verdict == verdict
     other = ask(results, "prefers_endpoint", task="seg", metric="miou", endpoint=0.0)
@@ -373,7 +381,7 @@ def test_prefers_endpoint(results, full: float, verdict: Verdict) -> None:
 
 
 def test_a_probe_without_single_images_decides_nothing(results) -> None:
-    results.probe("cls", "layers", layers({"attention_mean": (9.0, 3.0), "coverage": (3.0, 3.0)}))
+    results.probe("cls", "layers", layers({"attention_mean": (9.0, 3.0), "coverage": (3.0, 3.0)}), seeds=(0, 1, 2))
     (results.root / "results/desk/probes/cls/layers/per_sample.npz").unlink()
     write_tidy_probes("desk", "cls", results.root)
     assert ask(results, "drops_more", **CLS, a="attention_mean", b="coverage").verdict == INCONCLUSIVE
@@ -381,7 +389,7 @@ def test_a_probe_without_single_images_decides_nothing(results) -> None:
 
 def test_drops_are_means_over_blocks_and_checkpoints(results) -> None:
     """Against plain loops over what the probe wrote."""
-    results.probe("cls", "layers", layers({"a": (9.0, 4.0), "b": (2.0, 1.0)}))
+    results.probe("cls", "layers", layers({"a": (9.0, 4.0), "b": (2.0, 1.0)}), seeds=(0, 1, 2))
     probe = Evidence("desk", results.root).probe("cls", "layers")
     assert probe is not None
     frame = probe.frame
