@@ -14,11 +14,11 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 from tap.config.messages import explain
-from tap.config.methods import LEARNED_RECOVERY, METHODS, TAP, methods_of
+from tap.config.methods import LEARNED_RECOVERY, METHODS, TAP, WITH_REGISTER, methods_of
 from tap.config.schema import ControllerConfig, ModelConfig
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
-from tap.encoder.weights import load_backbone
+from tap.encoder.weights import class_token_of, load_backbone
 from tap.errors import UserError
 from tap.huggingface import from_huggingface, is_huggingface
 from tap.reducers.base import ReducerSettings
@@ -234,11 +234,14 @@ def sparse_encoder(
         background=TASKS[task].background,
         patches=vit.patch_embed.num_patches,
         split=controller.schedule or ReducerSettings.split,
-        **controller.model_dump(),
+        **controller.model_dump(exclude={"register_start"}),
     )
     if recovery is None:
         recovery = RecoverySettings() if method in LEARNED_RECOVERY else RecoverySettings(scale=1.0)
-    return SparseEncoder(vit, get(method)(settings), read_blocks, recovery)
+    reducer: Any = get(method)(settings)
+    if controller.register_start == "class_token" and method in WITH_REGISTER:
+        reducer.controller.start_from(class_token_of(vit))
+    return SparseEncoder(vit, reducer, read_blocks, recovery)
 
 
 def default_layers(depth: int) -> tuple[int, ...]:

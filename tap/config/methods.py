@@ -23,6 +23,9 @@ TAP: Final = "tap"
 TAP_F: Final = "tap_f"
 """The paper's method on a frozen base."""
 
+WITH_REGISTER: Final = (TAP, TAP_F)
+"""Methods with a register."""
+
 MAIN: Final = "main"
 """The variant that the main tables show."""
 

@@ -376,6 +376,11 @@ class ControllerConfig(Strict):
     )
     recovery_bias: float = Field(0.0, description="initial v: sigmoid(v) = 0.5 of the stored offset")
     register_std: float = Field(0.02, gt=0, description="standard deviation of the initial register")
+    register_start: Literal["normal", "class_token"] = Field(
+        "normal",
+        description="where the register starts: a normal draw of register_std, or the pre-trained class token with its "
+        "position, which the pre-training's file has for detection too",
+    )
     schedule: tuple[float, ...] | None = Field(
         None, description="fixed shares of the removal budget per pruning block; null (default) learns the allocation"
     )
@@ -499,6 +504,19 @@ class Length(Strict):
     )
 
 
+class ChosenConfig(Strict):
+    """Values of a method's own in the place of those that all methods share; the budget is the same for all."""
+
+    controller: dict[str, Any] = Field({}, description="settings of the register, as `controller` names them")
+    optimizer: dict[str, Any] = Field({}, description="settings of the optimizer, as `method.optimizer` names them")
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The values by the dotted names of `JobSpec`."""
+        parts = {"controller": self.controller, "train.optimizer": self.optimizer}
+        return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+
+
 class TaskConfig(Strict):
     """One pipeline at one scale."""
 
@@ -518,6 +536,9 @@ class TaskConfig(Strict):
     )
     dense: TrainConfig = Field(description="training without pruning: of that row, or of where all start")
     method: TrainConfig = Field(description="training of every method: one budget for all")
+    chosen: dict[MethodName, ChosenConfig] = Field(
+        {}, description="what methods have of their own, chosen on the calibration split, by method"
+    )
     options: MethodOptions = MethodOptions()
     recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig
@@ -556,8 +577,19 @@ class TaskConfig(Strict):
             )
         _check_blocks("probes.layers", self.probes.layers or (), self.model.depth)
         _check_distinct("methods", self.methods)
+        _check_chosen(self)
         _check_distinct("seeds", self.seeds)
         return self
+
+
+def _check_chosen(task: TaskConfig) -> None:
+    for method, values in task.chosen.items():
+        if method not in task.methods:
+            raise ValueError(f"chosen: '{method}' is not one of the task's methods: {', '.join(task.methods)}")
+        if METHODS[method].method.frozen and values.optimizer:
+            raise ValueError(
+                f"chosen.{method}.optimizer: its training is that of several tasks; set joint.train.optimizer instead"
+            )
 
 
 def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName, TaskConfig]) -> None:

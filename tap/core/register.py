@@ -49,6 +49,24 @@ class Controller(nn.Module):
             raise UserError(f"task: '{task}' has no register in this model; it holds {', '.join(self.registers)}")
         return self.registers[task].expand(batch, 1, -1)
 
+    @torch.no_grad()
+    def start_from(self, token: Tensor) -> None:
+        """Lets every register begin with another token of the encoder, such as its pre-trained class token.
+
+        Args:
+            token: `(d,)`.
+
+        Raises:
+            UserError: the token has another width.
+        """
+        for register in self.registers.values():
+            if token.shape != register.shape:
+                raise UserError(
+                    f"register_start: a token of shape {tuple(token.shape)} is no start of a register of width "
+                    f"{len(register)}; take the weights of a backbone of this width"
+                )
+            register.copy_(token)
+
     def share_logit(self, register: Tensor) -> Tensor:
         """g = w.r + b, whose sigmoid is the share of the unspent budget (Alg. 1, Eq. S2).
 

@@ -207,6 +207,46 @@ def backbone_tensors(
     return {name: value for name, value in plain.items() if not name.startswith((*_HEADS, *_DECODER))}
 
 
+def class_token_of(vit: Any) -> Tensor:
+    """A model's class token as it enters the first block, with its position `(d,)`.
+
+    Raises:
+        UserError: the model has no class token.
+    """
+    if vit.cls_token is None:
+        raise UserError(
+            "controller.register_start: this model has no class token that a register could start from; choose 'normal'"
+        )
+    found = {"cls_token": vit.cls_token.detach()}
+    if not getattr(vit, "no_embed_class", False) and vit.pos_embed is not None:
+        found["pos_embed"] = vit.pos_embed.detach()
+    return _token_with_position(found, vit.patch_embed.num_patches)
+
+
+def class_token_in(path: Path, expected_sha256: str | None = None) -> Tensor:
+    """The class token of a file with a backbone, with its position `(d,)`; arguments as for `load_backbone`.
+
+    Raises:
+        UserError: the file cannot be read, or its model has no class token.
+    """
+    tensors = backbone_tensors(path, expected_sha256)
+    if "cls_token" not in tensors:
+        raise UserError(
+            f"{path}: has no class token that a register could start from; set controller.register_start to 'normal'"
+        )
+    return _token_with_position(tensors, None)
+
+
+def _token_with_position(tensors: dict[str, Tensor], patches: int | None) -> Tensor:
+    """The class token, and its position where the table has more entries than patches; unknown patches are a square."""
+    token, positions = tensors["cls_token"].flatten(), tensors.get("pos_embed")
+    if positions is None or positions.ndim != 3:
+        return token.clone()
+    entries = positions.shape[1]
+    has_own = not _is_square(entries) if patches is None else entries > patches
+    return token + positions[0, 0] if has_own else token.clone()
+
+
 def _fit_positions(tensors: dict[str, Tensor], vit: Any) -> dict[str, Tensor]:
     """Fits position embedding and class token to the model: resized to its grid, without a token that it does not have.
 

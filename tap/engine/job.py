@@ -27,12 +27,14 @@ from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.distributed import Processes, join_processes
 from tap.engine.loop import Trained, train
 from tap.engine.published import LOG, WEIGHTS, is_published, published_weights
+from tap.engine.register_start import start_register
 from tap.engine.reporting import write_log
 from tap.engine.resume import ResumeStates
+from tap.engine.run_weights import base_of
 from tap.plan.endpoints import endpoint_file
 from tap.plan.runs import run_of
 from tap.plan.specs import job_json
-from tap.plan.starts import given_weights, source_run
+from tap.plan.starts import given_weights, source_run, starts_from_class_token
 from tap.plan.teaching import dense_spec, teacher_run
 from tap.provenance.files import sha256_file, writing
 from tap.provenance.record import BY_HAND, Stamp, identity_of_data, write_record
@@ -58,6 +60,7 @@ def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, loop: Callable[
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
     start, endpoint, teacher = starting_weights(spec), endpoint_file(spec), teacher_weights(spec)
+    token = base_of(spec) if starts_from_class_token(spec) else None
     recovery_settings(spec)  # says so now if the endpoint is not there
     identity = {
         "settings": json.loads(job_json(spec, "train")),
@@ -66,6 +69,7 @@ def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, loop: Callable[
         "start": None if start is None else sha256_file(start),
         "endpoint": None if endpoint is None else sha256_file(endpoint),
         **({} if teacher is None else {"teacher": sha256_file(teacher)}),
+        **({} if token is None else {"class_token": sha256_file(token)}),
     }
     with cpu_threads(spec.train.threads), join_processes(device.type) as processes:
         identity["processes"] = processes.world_size  # each draws for its share of a batch, and sums are split by them
@@ -77,6 +81,7 @@ def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, loop: Callable[
                 return
             model: Any = task.build_model(spec)
             load_start(spec, model)
+            start_register(spec, model)
             if teacher is not None:
                 model.teacher = load_teacher(spec, task, teacher, device)
             calibrate(spec, task, model, device, first=True)
@@ -89,7 +94,7 @@ def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, loop: Callable[
                     stamp,
                     trained,
                     lambda path, about: save_weights(path, model.state_dict(), about),
-                    inputs=[path for path in (start, endpoint, teacher) if path is not None],
+                    inputs=[path for path in (start, token, endpoint, teacher) if path is not None],
                     facts=calibrated,
                     started=started,
                     device=device,

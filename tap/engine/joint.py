@@ -9,23 +9,24 @@ task, the weights, the optimizer's state and the step are all that a killed trai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tap.config.schema import JobSpec, TrainConfig
 from tap.encoder.low_rank import is_low_rank
-from tap.encoder.weights import backbone_tensors, load_backbone
+from tap.encoder.weights import backbone_tensors, class_token_in, class_token_of, load_backbone
 from tap.engine.distributed import Processes
 from tap.engine.loop import Lane, Plan, Trained, Training, run_steps
 from tap.engine.resume import ResumeStates
 from tap.engine.streams import Stream
 from tap.errors import UserError
 from tap.plan.runs import run_of
+from tap.plan.starts import starts_from_class_token
 from tap.seeds import derive_seed
 from tap.tasks.base import Task
 from tap.tasks.joint import JointModel, Ownership
@@ -70,11 +71,23 @@ def build_joint(
         for vit in others:
             own = vit.state_dict()
             vit.load_state_dict({n: v for n, v in given.items() if n in own and own[n].shape == v.shape}, strict=False)
+        with_token = next((view.encoder.vit for view in views.values() if view.encoder.vit.has_class_token), first)
+        _start_registers(members, views, lambda: class_token_of(with_token))
         return JointModel(views, None, register, adapters)
     for view in views.values():
         load_backbone(view.encoder.vit, weights, sha256, pretrained_only=True)
+    _start_registers(members, views, lambda: class_token_in(weights, sha256))
     base = {name: tuple(value.shape) for name, value in backbone_tensors(weights, sha256).items()}
     return JointModel(views, base, register, adapters)
+
+
+def _start_registers(
+    members: Mapping[str, Member], views: Mapping[str, Any], class_token: Callable[[], Tensor]
+) -> None:
+    """Lets the registers begin with the base's class token where the settings of their tasks say so."""
+    for task, member in members.items():
+        if starts_from_class_token(member.spec):
+            views[task].encoder.reducer.controller.start_from(class_token())
 
 
 def task_of_step(tasks: Sequence[str], sampler_seed: int, step: int) -> str:

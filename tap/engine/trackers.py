@@ -18,11 +18,13 @@ from typing import Any, Final
 
 from tap.errors import UserError
 from tap.provenance.files import atomic_write, writing
+from tap.provenance.locks import waiting_lock
 
 VARIABLE: Final = "TAP_TRACKER"
 PROJECT: Final = "tap"
 """Project or experiment where the user's own variable (`WANDB_PROJECT`, `MLFLOW_EXPERIMENT_NAME`) names none."""
 _ID: Final = "tracked_run.txt"
+_LOCK: Final = Path(".tap/tracker.lock")
 
 
 @dataclass(frozen=True)
@@ -107,14 +109,22 @@ def open_tracker(title: str, state: Path) -> Tracker | None:
         state: folder that stays as long as the training's resume state.
 
     Raises:
-        UserError: a name that is none of the two, or a package that is not installed.
+        UserError: a name that is none of the two, a package that is not installed, or what the package says when it
+            cannot begin (nobody is logged in, no server answers).
     """
     asked = os.environ.get(VARIABLE, "")
     if not asked:
         return None
     if asked not in TRACKERS:
         raise UserError(f"{VARIABLE}={asked}: not known; choose from {', '.join(TRACKERS)}, or unset it")
-    return TRACKERS[asked](title, state)
+    try:
+        # One at a time: trainings that begin together would make MLflow's data base twice, and the second one fails.
+        with waiting_lock(_LOCK, lambda: None):
+            return TRACKERS[asked](title, state)
+    except UserError:
+        raise
+    except Exception as error:  # of a package that is not ours; nothing is trained yet
+        raise UserError(f"{VARIABLE}={asked}: {type(error).__name__}: {error}; mend it, or unset {VARIABLE}") from error
 
 
 @contextmanager

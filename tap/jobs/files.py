@@ -8,7 +8,7 @@ from tap.config.datasets import PREPARED
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.plan.joint import is_joint
 from tap.plan.runs import run_of, task_of
-from tap.plan.starts import base_run, given_weights, source_run
+from tap.plan.starts import base_run, given_weights, source_run, starts_from_class_token
 from tap.runs import Run
 
 
@@ -25,27 +25,38 @@ def weights(run: Run) -> Path:
 
 
 def start_weights(spec: JobSpec) -> list[Path]:
-    """The weights that a training starts from; none for a random encoder.
+    """The weights that a training starts from, and those with the class token that its register starts from.
+
+    None for a random encoder.
 
     Raises:
         UserError: the file that the settings name is not there, or of another size.
     """
+    token = base_weights(spec) if starts_from_class_token(spec) else []
     if spec.start_from in ("pretrained", "joint") and spec.pretrain.weights is not None:
-        return [given_weights(spec.pretrain, spec.task)]
+        return base_weights(spec)
     source = source_run(spec)
-    return [] if source is None else [weights(source)]
+    return list(dict.fromkeys([*([] if source is None else [weights(source)]), *token]))
+
+
+def base_weights(spec: JobSpec) -> list[Path]:
+    """The file of the pre-training.
+
+    Raises:
+        UserError: the file that the settings name is not there, or of another size.
+    """
+    return [weights(base_run(spec)) if spec.pretrain.weights is None else given_weights(spec.pretrain, spec.task)]
 
 
 def evaluated_weights(spec: JobSpec) -> list[Path]:
-    """The weights that an evaluation reads: those of the run, and the base where that is a file of its own.
+    """The weights that an evaluation reads: those of the run, and the pre-training's, where it is the base of the run
+    or its register began with the class token.
 
     Raises:
         UserError: the file that the settings name is not there, or of another size.
     """
     own = weights(run_of(spec))
-    if not is_joint(spec):
-        return [own]
-    return [own, weights(base_run(spec)) if spec.pretrain.weights is None else given_weights(spec.pretrain, spec.task)]
+    return [own, *base_weights(spec)] if is_joint(spec) or starts_from_class_token(spec) else [own]
 
 
 def task_with(cfg: ScaleConfig, dataset: str) -> str:

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from tap.config.messages import explain
-from tap.config.methods import LEARNED_RECOVERY, TAP
+from tap.config.methods import LEARNED_RECOVERY, TAP, WITH_REGISTER
 from tap.config.schema import ControllerConfig, ModelConfig
 from tap.encoder.recovery_buffer import RecoverySettings
-from tap.encoder.weights import load_backbone, read_tensors
+from tap.encoder.weights import class_token_of, load_backbone, read_tensors
 from tap.errors import UserError
 from tap.factory import check_method, sparse_encoder
 from tap.reducers.base import Reducer
@@ -78,6 +78,7 @@ class MAETapViT(BaseModule):
         vit.norm = vit.fc_norm = nn.Identity()  # for classifiers; necks and heads have norms of their own
         alpha = _ENDPOINTS[task] if endpoint is None else endpoint
         self.out_indices = tuple(out_indices)
+        self._register_start = control.register_start if method in WITH_REGISTER else None
         encoder = sparse_encoder(
             vit,
             task,
@@ -115,6 +116,8 @@ class MAETapViT(BaseModule):
         }
         if not any(name.startswith("reducer.") for name in own):
             load_backbone(self.encoder.vit, path, sha256)
+            if self._register_start == "class_token":
+                self.encoder.reducer.controller.start_from(class_token_of(self.encoder.vit))
         else:
             try:
                 self.encoder.load_state_dict(own)

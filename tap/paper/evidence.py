@@ -18,9 +18,10 @@ from tap.controls.policies import FULL
 from tap.errors import UserError
 from tap.paper.control_results import ControlResults, read_controls
 from tap.paper.measured import Measured, Value
+from tap.paper.names import quantity, title_of
 from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.profiles import FOLDER, Profile, read_profile
-from tap.paper.reported import Printed, load_reported, reported_labels
+from tap.paper.reported import Printed, load_reported
 from tap.paper.statements import stated
 from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy
 from tap.plan.profiles import Shapes, profile_in_use, shapes_of
@@ -206,7 +207,7 @@ class Evidence:
         for selector in selectors:
             if self.value(task, selector, metric) is None:
                 method, variant, rate = self.measured(task).key(selector)
-                lacking.append(f"{metric} of results/{self.scale}/runs/{task}/{method}/r{rate:.2f}/{variant}")
+                lacking.append(f"{quantity(metric)} of {title_of(f'{task}/{method}/r{rate:.2f}/{variant}')}")
         return lacking
 
 
@@ -224,12 +225,3 @@ def reference(name: str) -> Printed:
     if found is None or found.value is None:
         raise UserError(f"reported: the paper prints no number at '{name}'")
     return found
-
-
-def names_of_rows() -> dict[str, str]:
-    """Printed names of methods and ablations by their keys."""
-    names: dict[str, str] = {}
-    for label in ("tab:cls", "tab:seg", "tab:det", "tab:ablation"):
-        if label in reported_labels():
-            names |= {row.key: row.label for row in load_reported(label).rows}
-    return names | {"tap": "TAP-J"}

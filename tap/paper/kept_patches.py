@@ -14,8 +14,8 @@ from PIL import Image
 from tap.config.schema import JobSpec
 from tap.engine.device import describe_device, select_device
 from tap.method_facts import read_methods
-from tap.paper.evidence import names_of_rows
 from tap.paper.html import data_uri, embedded, templates_in
+from tap.paper.names import names_of_rows
 from tap.paper.tables.caption import DATASETS, SMOKE_NOTE
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, evidence_of_data, record_job

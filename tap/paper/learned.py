@@ -1,8 +1,9 @@
 """Which runs have a register that did not learn: their results say nothing of a register's decisions.
 
-An evaluation measures how the ranking of a trained register agrees with those of fresh ones
-(`tap.studies.register_diagnostics`). Where they are the same, the choice is that of the frozen query projection, and
-whatever the run scores, another register would have scored as well.
+An evaluation measures how the ranking of a trained register agrees with those of fresh ones and of the register that a
+training began with (`tap.studies.register_diagnostics`). Where it agrees with fresh ones, the choice is that of the
+query projection, and whatever the run scores, another register would have scored as well. Fresh ones need not agree
+with each other, so a register that hardly moved is found by its own start, be it a draw or the class token.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from tap.config.methods import TAP, TAP_F
+from tap.config.methods import WITH_REGISTER
 from tap.paper.evidence import Evidence
 
-WITH_REGISTER: Final = (TAP, TAP_F)
 LEARNED_BELOW: Final = 0.98
-"""Rank correlation with fresh registers above which a register has not learned to rank."""
+"""Rank correlation with fresh registers, or with its own start, above which a register has not learned to rank."""
 
 CORRELATION, DISTANCE = "register_fresh_correlation", "register_distance"
+START_CORRELATION = "register_start_correlation"
 
 
 def unlearned(evidence: Evidence, runs: Iterable[str]) -> dict[str, str]:
@@ -37,6 +38,8 @@ def unlearned(evidence: Evidence, runs: Iterable[str]) -> dict[str, str]:
             found[run] = f"ranks as fresh registers do, correlation {known[CORRELATION]:.3f}"
         elif known.get(DISTANCE) == 0.0:
             found[run] = "has not moved from its start"
+        elif known.get(START_CORRELATION, -1.0) > LEARNED_BELOW:
+            found[run] = f"ranks as its start does, correlation {known[START_CORRELATION]:.3f}"
     return found
 
 

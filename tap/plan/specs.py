@@ -16,7 +16,7 @@ from tap.config.variants import JOINT_STARTS, changes_of, variants_of
 from tap.errors import UserError
 from tap.plan.endpoints import uses_endpoint
 from tap.plan.runs import pretraining_run, probed_runs, run_of, runs_of_table, task_of
-from tap.plan.starts import RANDOM_ENCODERS, STARTS, training_of
+from tap.plan.starts import RANDOM_ENCODERS, STARTS, is_start, training_of
 from tap.runs import Run
 from tap.task_facts import TASKS
 
@@ -84,7 +84,9 @@ def job_spec(cfg: ScaleConfig, run: Run) -> JobSpec:
         recovery=settings.recovery,
         eval=settings.eval,
     )
-    return varied(spec)
+    alike = run.method == PRETRAINING or is_start(run) or run.variant in JOINT_STARTS.values()
+    own = None if alike else settings.chosen.get(run.method)
+    return varied(changed(spec, {} if own is None else own.changes, f"tasks.{run.task}.chosen.{run.method}"))
 
 
 def _mixed(cfg: ScaleConfig, pretrain: PretrainConfig) -> dict[str, MixedImages] | None:
@@ -108,7 +110,20 @@ def varied(spec: JobSpec) -> JobSpec:
     Raises:
         UserError: an entry of `tap.config.variants` names a setting that there is not, or a value that it cannot have.
     """
-    changes = changes_of(spec.variant)
+    return changed(spec, changes_of(spec.variant), f"variant '{spec.variant}'")
+
+
+def changed(spec: JobSpec, changes: Mapping[str, Any], where: str) -> JobSpec:
+    """The settings of a run with other values.
+
+    Args:
+        spec: the settings.
+        changes: values by dotted names of `JobSpec`.
+        where: what a message names as their place.
+
+    Raises:
+        UserError: there is no such setting, or it cannot have the value.
+    """
     if not changes:
         return spec
     tree = spec.model_dump(mode="json")
@@ -122,7 +137,7 @@ def varied(spec: JobSpec) -> JobSpec:
     try:
         return JobSpec.model_validate(tree)
     except ValidationError as error:
-        raise UserError(explain(error, JobSpec, lambda path: (f"variant '{spec.variant}'", path))) from error
+        raise UserError(explain(error, JobSpec, lambda path: (where, path))) from error
 
 
 def job_json(spec: JobSpec, job: Reader) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tap.config.lookup import method_of
-from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER
+from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER, WITH_REGISTER
 from tap.config.schema import JobSpec, JointConfig, PretrainConfig, TaskConfig, TrainConfig
 from tap.config.variants import JOINT_STARTS
 from tap.errors import UserError
@@ -92,6 +92,11 @@ def given_weights(pretrain: PretrainConfig, task: str) -> Path:
             "another file is meant"
         )
     return path
+
+
+def starts_from_class_token(spec: JobSpec) -> bool:
+    """Whether a run has a register that begins with the class token of the pre-training's file."""
+    return spec.method in WITH_REGISTER and spec.controller.register_start == "class_token"
 
 
 def has_random_encoder(spec: JobSpec) -> bool:

@@ -150,10 +150,8 @@ def profile(
         vit = each.encoder.vit
         if [(n, p.shape) for n, p in vit.named_parameters()] == [(n, p.shape) for n, p in base.named_parameters()]:
             each.encoder.vit = base
-    model: ModelConfig = task_of(shaped(key.shapes), key.task).model
-    shape = how.batch, model.channels, model.image_size, model.image_size
-    images = torch.randn(*shape, generator=torch.Generator().manual_seed(0)).to(device)
-    ids = torch.arange(how.batch, device=device)
+    images, patches = profiled_images(key, how.batch)
+    images, ids = images.to(device), torch.arange(how.batch, device=device)
     with torch.inference_mode(), precision(device, how.dtype):
         counts = {name: meet_count(each, images, ids) for name, each in models.items()}
         memory = {name: memory_of(each, images[:1], ids[:1], device, how) for name, each in models.items()}
@@ -168,7 +166,7 @@ def profile(
         )
         found = {
             "kernel": kernel_of(models[DENSE].encoder, device, how.dtype),
-            "patches": (model.image_size // model.patch_size) ** 2,
+            "patches": patches,
             "disturbed": rounds.disturbed,
             "dense_spread": rounds.spread,
             "taken": rounds.taken,
@@ -186,6 +184,14 @@ def profile(
             found["components"] = breakdown(models[TAP], images, ids, how)
             found["checks"] = checks(models[TAP], images, ids, operations[TAP])
     return found
+
+
+def profiled_images(key: ProfileKey, batch: int) -> tuple[Tensor, int]:
+    """Random images `(batch, C, H, W)` of the size that the task's model is trained at, and the patches of each."""
+    model: ModelConfig = task_of(shaped(key.shapes), key.task).model
+    shape = batch, model.channels, model.image_size, model.image_size
+    images = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+    return images, (model.image_size // model.patch_size) ** 2
 
 
 def _pairs(

@@ -16,6 +16,7 @@ from tap.config.schema import JobSpec
 from tap.encoder.low_rank import is_low_rank
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.published import published_weights
+from tap.engine.register_start import start_register
 from tap.engine.run_weights import load_run
 from tap.plan.endpoints import endpoint_file
 from tap.plan.pretraining import is_pretraining
@@ -50,6 +51,7 @@ def evaluate_run(
     device = select_device(spec.device)
     with cpu_threads(spec.eval.threads):
         model = task.build_model(spec)
+        token = start_register(spec, model)
         start = own_register(model, spec.task)
         weights = load_run(spec, model)
         others = {name: published_weights(run) for name, run in (other_runs or {}).items()}
@@ -64,6 +66,7 @@ def evaluate_run(
         }
         arrays = io.BytesIO()
         np.savez_compressed(arrays, **evaluation.per_sample)
+        read = (*weights, token, *others.values(), endpoint_file(spec))
         outputs = [
             atomic_write(run.folder / PER_SAMPLE, arrays.getvalue()),
             atomic_write(run.folder / METRICS, json.dumps(metrics, indent=1, sort_keys=True) + "\n"),
@@ -72,7 +75,7 @@ def evaluate_run(
             run.folder,
             spec,
             stamp,
-            inputs=[path for path in (*weights, *others.values(), endpoint_file(spec)) if path is not None],
+            inputs=[path for path in dict.fromkeys(read) if path is not None],
             outputs=outputs,
             started=started,
             device=describe_device(device),

@@ -1,8 +1,9 @@
 """Does the register decide? The ranking of a trained register beside that of others which have learned nothing of it.
 
 A register that ranks the patches as any fresh one does has not learned to choose, whatever its score: its choice is
-that of the frozen query projection. So on some validation images the checkpoint is run again with fresh registers, and
-in a joint model with those of the other tasks, in the place of its own; all else stays. Incoming attention is asked at
+that of the frozen query projection. So on some validation images the checkpoint is run again with fresh registers, with
+the very one that its training began with, and in a joint model with those of the other tasks, in the place of its own;
+all else stays. Incoming attention is asked at
 the very states that the trained register has seen.
 """
 
@@ -94,7 +95,12 @@ def register_metrics(
                 trained = hear(model.encoder, images, batch.sample_ids, attention=True)
                 _add(found, "register_attention", attention_agreement(trained))
                 together = max(1, spec.eval.batch_size // len(images))
-                for name, registers in (("register_fresh", fresh_ones), ("register_other", tuple(others.values()))):
+                replaced = {
+                    "register_fresh": fresh_ones,
+                    "register_start": (start,),
+                    "register_other": tuple(others.values()),
+                }
+                for name, registers in replaced.items():
                     for first in range(0, len(registers), together):
                         stack = torch.stack(tuple(registers[first : first + together])).to(device)
                         passes = hear(model.encoder, images, batch.sample_ids, stack)

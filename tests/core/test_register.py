@@ -37,6 +37,16 @@ def test_registers_are_small_and_differ() -> None:
     assert not torch.equal(controller.registers["cls"], controller.registers["seg"])
 
 
+def test_all_registers_start_from_a_given_token_and_readouts_stay_as_they_are() -> None:
+    controller, token = Controller(8, tasks=("cls", "seg")), torch.randn(8)
+    before = controller.allocation.weight.clone()
+    controller.start_from(token)
+    assert all(torch.equal(register, token) and register.requires_grad for register in controller.registers.values())
+    assert torch.equal(controller.allocation.weight, before)
+    with pytest.raises(UserError, match="no start of a register of width 8"):
+        controller.start_from(torch.zeros(4))
+
+
 def test_readouts_start_at_their_biases() -> None:
     controller = Controller(16, recovery_bias=1.5)
     register = torch.randn(5, 16) * 30

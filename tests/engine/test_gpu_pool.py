@@ -107,3 +107,53 @@ def test_more_than_there_are_is_refused(start):
     process = start(3)
     assert process.wait(60) == 1
     assert "processes: 3 GPUs are needed and 2 may be used" in process.stderr.read()
+
+
+SNAKEFILE = """
+rule all:
+    input: "a", "b"
+
+rule job:
+    output: "{name}"
+    resources: gpu=1
+    shell: "{python} {script} {seen} > {output}"
+"""
+
+LEND = """
+import os, sys, time
+from pathlib import Path
+from tap.engine.gpu_pool import take_gpus
+[card] = take_gpus(1)
+mark = Path(sys.argv[1]) / f"{card}.{os.getpid()}"
+others = [str(path) for path in mark.parent.glob(f"{card}.*") if path.suffix != ".done"]
+mark.write_text(" ".join(others))
+time.sleep(0.5)
+mark.rename(mark.with_name(mark.name + ".done"))
+"""
+
+
+@pytest.mark.slow
+def test_two_workflows_of_one_user_share_the_cards(tmp_path):
+    """Each workflow counts two cards as its own; four jobs on the two of the machine are never on one at once."""
+    tools, seen, script = tmp_path / "tools", tmp_path / "seen", tmp_path / "lend.py"
+    for folder in (tools, seen, tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+    (tools / "nvidia-smi").write_text("#!/bin/sh\necho '0, GPU-a'; echo '1, GPU-b'\n")
+    (tools / "nvidia-smi").chmod(0o755)
+    script.write_text(LEND)
+    environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+    environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
+    environment.pop("CUDA_VISIBLE_DEVICES", None)
+    workflows = []
+    for name in ("one", "two"):
+        text = SNAKEFILE.replace("{python}", sys.executable).replace("{script}", str(script))
+        (tmp_path / name / "Snakefile").write_text(text.replace("{seen}", str(seen)))
+        command = [sys.executable, "-m", "snakemake", "--cores", "2", "--resources", "gpu=2"]
+        workflows.append(subprocess.Popen(command, cwd=tmp_path / name, env=environment, stderr=subprocess.PIPE))
+    for workflow in workflows:
+        _, told = workflow.communicate(timeout=120)
+        assert workflow.returncode == 0, told.decode()[-2000:]
+    marks = list(seen.iterdir())
+    assert len(marks) == 4
+    assert {mark.name.split(".")[0] for mark in marks} == {"GPU-a", "GPU-b"}
+    assert [mark.read_text() for mark in marks] == [""] * 4

@@ -8,6 +8,7 @@ import pytest
 from tap.engine.reporting import Display
 from tap.engine.trackers import open_tracker
 from tap.errors import UserError
+from tap.provenance.locks import is_held
 
 ROWS = [{"step": 2.0, "lr": 0.1, "loss": 0.5}, {"step": 4.0, "lr": 0.1, "loss": 0.25}]
 POINTS = [({"train/lr": 0.1, "train/loss": 0.5}, 2), ({"train/lr": 0.1, "train/loss": 0.25}, 4)]
@@ -87,6 +88,25 @@ def test_a_tracker_that_fails_is_said_once_and_stops_nothing(mlflow, capsys, tmp
     sys.modules["mlflow"].log_metrics = offline
     train(tmp_path)
     assert capsys.readouterr().err.count("cls/tap: no longer tracked: ConnectionError: no server") == 1
+
+
+def test_a_tracker_that_cannot_begin_is_said_before_anything_is_trained(wandb, tmp_path):
+    def nobody(**options):
+        raise RuntimeError("No API key configured. Use `wandb login` to log in.")
+
+    sys.modules["wandb"].init = nobody
+    with pytest.raises(UserError, match=r"TAP_TRACKER=wandb: RuntimeError: No API key .*; mend it, or unset"):
+        open_tracker("cls/tap", tmp_path)
+
+
+def test_trainings_begin_one_at_a_time(mlflow, monkeypatch, tmp_path):
+    """MLflow makes its data base at the first start, and two that make it together break it."""
+    monkeypatch.chdir(tmp_path)
+    inside = []
+    sys.modules["mlflow"].set_experiment = lambda name: inside.append(is_held(".tap/tracker.lock"))
+    open_tracker("cls/tap", tmp_path)
+    assert inside == [True]
+    assert not is_held(".tap/tracker.lock")
 
 
 def test_only_who_asks_is_tracked(monkeypatch, tmp_path):

@@ -19,6 +19,7 @@ SCRIPT = Path(__file__).with_name("distributed_run.py")
     [
         "segmentation/tap-vit-b_segformer_160k_ade20k-512x512",
         pytest.param("detection/tap-vit-b_mask-rcnn_lsj-100e_coco-1024x1024", marks=pytest.mark.long),
+        pytest.param("detection/tap-vit-b_cascade-mask-rcnn_lsj-100e_coco-1024x1024", marks=pytest.mark.long),
     ],
 )
 def test_two_processes_train_without_find_unused_parameters(config, ade_root, coco_root, tmp_path):

@@ -71,10 +71,13 @@ def test_thresholds_are_away_from_where_a_register_starts(untrained, monkeypatch
 
 def test_a_run_is_marked_by_its_correlation_or_because_it_did_not_move(project):
     stated = {0: {**MOVED, "register_fresh_correlation": 0.981}, 1: MOVED, 2: {**MOVED, "register_distance": 0.0}}
+    stated |= {3: MOVED | {"register_start_correlation": 0.985}, 4: MOVED | {"register_start_correlation": 0.97}}
     runs = [project.add_cls("tap", 0.7, seed, **values) for seed, values in stated.items()]
     runs += [project.add_cls("static", 0.7), project.add_cls("dense", 0.8)]
     evidence = project.evidence(runs)
-    assert list(unlearned(evidence, [run.id for run in runs])) == ["cls/tap/r0.50/main/s0", "cls/tap/r0.50/main/s2"]
+    found = unlearned(evidence, [run.id for run in runs])
+    assert list(found) == [f"cls/tap/r0.50/main/s{seed}" for seed in (0, 2, 3)]
+    assert found["cls/tap/r0.50/main/s3"] == "ranks as its start does, correlation 0.985"
     assert "correlation 0.981" in learning_note(evidence, [runs[0].id])
     assert learning_note(evidence, [runs[1].id]) == ""
     files = render_table("tab_cls", evidence)

@@ -180,6 +180,30 @@ def test_a_dense_task_has_a_random_encoder_beside_it():
             job_spec(DESK, run)
 
 
+def test_what_is_chosen_for_a_method_is_its_own_and_no_start_has_it():
+    values = {"controller": {"register_start": "class_token"}, "optimizer": {"controller_lr_scale": 30}}
+    cfg = changed("tasks.cls.chosen", {"tap": values, "dense": {"optimizer": {"lr": 1e-4}}})
+    tap = job_spec(cfg, Run("desk", "cls", "tap", 0.5))
+    assert (tap.controller.register_start, tap.train.optimizer.controller_lr_scale) == ("class_token", 30)
+    for method in ("random", "static"):
+        assert job_spec(cfg, Run("desk", "cls", method, 0.5)) == job_spec(DESK, Run("desk", "cls", method, 0.5))
+    assert job_spec(cfg, Run("desk", "cls", "dense")).train.optimizer.lr == 1e-4
+    start = start_run(Run("desk", "cls", "tap", 0.5))
+    assert job_spec(cfg, start) == job_spec(DESK, start)
+
+
+def test_what_cannot_be_chosen_is_refused():
+    with pytest.raises(UserError, match=r"tasks\.cls\.chosen\.tap"):
+        changed("tasks.cls.chosen", {"tap": {"length": 3}})
+    with pytest.raises(UserError, match=r"chosen.tap_f.optimizer: its training is that of several tasks"):
+        changed("tasks.cls.chosen", {"tap_f": {"optimizer": {"lr": 1e-3}}})
+    with pytest.raises(UserError, match="chosen: 'svit' is not one of the task's methods"):
+        changed("tasks.cls.chosen", {"svit": {"optimizer": {"lr": 1.0}}})
+    wrong = changed("tasks.cls.chosen", {"tap": {"controller": {"register_start": "zero"}}})
+    with pytest.raises(UserError, match=r"tasks\.cls\.chosen\.tap"):
+        job_spec(wrong, Run("desk", "cls", "tap", 0.5))
+
+
 def test_a_start_may_begin_with_the_backbone_of_another_tasks_start():
     """Of the same seed; its floor has a random encoder all the same, and the base that tasks share is the MAE's."""
     cfg = changed("tasks.det.pretrain", {"share": "seg", "trained_on": "cls"})

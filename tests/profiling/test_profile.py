@@ -17,7 +17,7 @@ from tap.plan.profiles import PRINTED_SPLITS, ProfileKey, device_key, parameters
 from tap.profiling import profile as profiling
 from tap.profiling.components import COMPONENTS, Stopwatch, components
 from tap.profiling.flops import from_counts, of_encoder
-from tap.profiling.profile import profile
+from tap.profiling.profile import profile, profiled_images
 from tap.profiling.subjects import follow, trained_split
 
 CPU = torch.device("cpu")
@@ -137,6 +137,13 @@ def test_machines_have_names_of_their_own(monkeypatch):
     assert device_key("auto", 2) == device_key("cpu", 2) != device_key("cpu", 1)
     with pytest.raises(UserError, match="'cuda' asks for a GPU and the driver"):
         device_key("cuda")
+
+
+@pytest.mark.parametrize(("task", "side", "patches"), [("cls", 224, 196), ("seg", 512, 1024), ("det", 1024, 4096)])
+def test_images_have_the_papers_size(task, side, patches):
+    """Not the size of the pre-training, whose positions a trunk of another size takes over."""
+    images, count = profiled_images(ProfileKey("gpu-some", "paper", task), 1)
+    assert (tuple(images.shape), count) == ((1, 3, side, side), patches)
 
 
 def test_the_protocol_is_the_papers_on_a_gpu():

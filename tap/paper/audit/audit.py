@@ -10,7 +10,7 @@ from tap.paper.audit.beside import TableBeside, tables_beside
 from tap.paper.audit.chain import Link, id_of, read_chain, upstream
 from tap.paper.audit.claim import Claim, Judgement, load_claims
 from tap.paper.audit.outcome import Outcome, Verdict
-from tap.paper.audit.words import Picture, pictures_of
+from tap.paper.audit.words import Picture, kept_pages, pictures_of
 from tap.paper.consistency import findings
 from tap.paper.consistency.rule import EXACT, Finding
 from tap.paper.evidence import Evidence
@@ -51,6 +51,7 @@ class Audit:
         paper: where the paper disagrees with itself, or agrees only within rounding.
         consistent: how many recomputed numbers of the paper follow exactly.
         figures: figures of the paper, then pictures of runs.
+        kept: title and address of the pages of what methods keep of single images.
         replayed: how it was shown that results of earlier code are those of today's, by the record's name.
         root_hash: one hash over all records of the scale, as `tap verify` prints it; empty if it is not asked for.
     """
@@ -63,6 +64,7 @@ class Audit:
     paper: tuple[Finding, ...]
     consistent: int
     figures: tuple[Picture, ...]
+    kept: tuple[tuple[str, str], ...] = ()
     replayed: Mapping[str, str] = field(default_factory=dict)
     root_hash: str = ""
 
@@ -124,6 +126,7 @@ def make_audit(
         tuple(item for item in recomputed if item.outcome != EXACT),
         sum(item.outcome == EXACT for item in recomputed),
         pictures_of(results),
+        kept_pages(results),
         replayed=replayed or {},
         root_hash=root_hash,
     )

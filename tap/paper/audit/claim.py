@@ -100,6 +100,18 @@ class Part(BaseModel):
         return replace(outcome, verdict=Verdict.NOT_COMPARABLE, sentence=sentence, p=None, reason=note)
 
 
+def _with_data(outcome: Outcome, evidence: Evidence) -> Outcome:
+    """The outcome, whose sentence names what the runs behind it had in the place of the paper's data."""
+    behind = [run.removeprefix("probes/").partition("/")[0] for run in outcome.runs]
+    data = _stand_ins(evidence, [task for task in TASKS if task in behind])
+    return replace(outcome, sentence=f"{outcome.sentence} Measured {data}.") if data else outcome
+
+
+def _stand_ins(evidence: Evidence, tasks: Sequence[str]) -> str:
+    configured = evidence.settings.tasks
+    return stand_ins((task, configured[task].data.name) for task in tasks if task in configured)
+
+
 class Grounds(BaseModel):
     """Where the evidence for a claim lies."""
 
@@ -140,9 +152,8 @@ class Claim(BaseModel):
         Raises:
             UserError: results cannot be read.
         """
-        outcomes = tuple(part.judge(evidence) for part in self.parts)
-        configured = evidence.settings.tasks
-        data = stand_ins((task, configured[task].data.name) for task in self.tasks if task in configured)
+        outcomes = tuple(_with_data(part.judge(evidence), evidence) for part in self.parts)
+        data = _stand_ins(evidence, self.tasks)
         if evidence.scale == "smoke":
             return Judgement(self, evidence.scale, Verdict.NOT_MEASURED, outcomes, data)
         outcomes = corrected(outcomes)
@@ -176,7 +187,7 @@ class Judgement:
         scale: whose results.
         verdict: on all parts that the scale can judge.
         outcomes: of each part.
-        data: what stood in for the paper's data, as the end of a sentence; empty where it is the same.
+        data: what stood in for the paper's data; empty where it is the same.
     """
 
     claim: Claim
@@ -192,7 +203,7 @@ class Judgement:
             text = f"not measured at {self.scale} scale"
         else:
             text = f"{self.verdict} at {self.scale} scale"
-        text += self.data
+        text += f", {self.data}" if self.data else ""
         against = sum(outcome.verdict == Verdict.CONTRADICTED for outcome in self.outcomes)
         if against and self.verdict != Verdict.CONTRADICTED:
             text += f"; {against} of its parts contradicted"

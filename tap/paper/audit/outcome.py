@@ -30,7 +30,7 @@ class Outcome:
         seeds: seeds behind the number.
         runs: ids of the runs behind it.
         devices: what they ran on.
-        missing: what has not been made, each as a run or file with the quantity that it should give.
+        missing: what has not been made, in words: quantities with the runs that should give them.
         by_seed: the number of each seed, in the order of `seeds`; empty where there is none of its own.
         p: two-sided p-value of its distance from what is claimed; None where it has none.
         reason: why it decides nothing, or does not test the claim, as sentences; empty where it decides.

@@ -12,9 +12,9 @@ from tap.paper.audit.beside import Ours
 from tap.paper.audit.chain import Link
 from tap.paper.audit.outcome import Verdict
 from tap.paper.audit.report import HOW_TO_READ, MARKS
-from tap.paper.audit.words import title_of
 from tap.paper.consistency.report import show
 from tap.paper.html import data_uri, embedded, templates_in
+from tap.paper.names import title_of
 from tap.paper.tables.caption import SMOKE_NOTE
 
 FOLDER = Path(__file__).with_name("page")

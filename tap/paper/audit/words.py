@@ -1,4 +1,4 @@
-"""What the audit says in words that a stranger knows: data in the place of the paper's, runs by name, captions."""
+"""What the audit says in words that a stranger knows: data in the place of the paper's, captions of figures."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tap.method_facts import read_methods
-from tap.paper.evidence import names_of_rows
+from tap.paper.names import title_of
 from tap.paper.tables.caption import DATASETS
 from tap.task_facts import TASKS
 
 _PAPER: Final = {"cls": "imagenet", "seg": "ade20k", "det": "coco"}
 """Data set of the paper's results of each task."""
-_STAGES: Final = {"mae": "MAE pre-training"}
-_PROBES: Final = {"layers": "Probe of every block", "recovery": "Probe of the recovery endpoints"}
 PICTURE: Final = "Validation images with their labels, what the model says of them, and the patches that it kept."
 
 
 def stand_ins(used: Iterable[tuple[str, str]]) -> str:
-    """What was measured in the place of the paper's data, as the end of a sentence; empty where it is the same.
+    """What was measured in the place of the paper's data: "with ours in the place of theirs"; empty where it is theirs.
 
     Args:
         used: (task, configured name of its data set).
@@ -30,27 +27,7 @@ def stand_ins(used: Iterable[tuple[str, str]]) -> str:
         if task in _PAPER and name != _PAPER[task]:
             of_data.setdefault(DATASETS.get(name, name), []).append(DATASETS[_PAPER[task]])
     parts = [f"{ours} in the place of {' and '.join(theirs)}" for ours, theirs in of_data.items()]
-    return f", with {' and '.join(parts)}" if parts else ""
-
-
-def title_of(link: str) -> str:
-    """A run or probe in words: ``cls/tap/r0.50/main/s0`` is TAP-J on classification; other ids stay as they are."""
-    parts = link.split("/")
-    if parts[0] == "probes" and len(parts) == 3:
-        return f"{_PROBES.get(parts[2], parts[2])}, {_task(parts[1])}"
-    if len(parts) != 5 or parts[0] not in TASKS:
-        return link
-    task, method, rate, variant, seed = parts
-    own = {name: facts.row.title for name, facts in read_methods().items()}
-    name = (own | names_of_rows() | _STAGES).get(method, method)
-    words = [f"{name}, {_task(task)}"]
-    words += [f"keep rate {float(rate.removeprefix('r')):g}"] if rate != "r1.00" else []
-    words += [variant.replace("_", " ").replace("-", " ")] if variant != "main" else []
-    return ", ".join([*words, f"seed {seed.removeprefix('s')}"])
-
-
-def _task(name: str) -> str:
-    return TASKS[name].title.lower() if name in TASKS else name
+    return f"with {' and '.join(parts)}" if parts else ""
 
 
 @dataclass(frozen=True)
@@ -80,6 +57,12 @@ def pictures_of(results: Path) -> tuple[Picture, ...]:
         *figures,
         *(Picture(title_of(path.parent.relative_to(runs).as_posix()), path, PICTURE) for path in pictures),
     )
+
+
+def kept_pages(results: Path) -> tuple[tuple[str, str], ...]:
+    """The pages of kept patches that are there: the task's title, and the address seen from the audit's folder."""
+    there = {path.stem: path for path in (results / "kept_patches").glob("*.html")}
+    return tuple((TASKS[task].title, f"../kept_patches/{there[task].name}") for task in TASKS if task in there)
 
 
 def _figure(path: Path, caption: Path) -> Picture:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tap.config.methods import TAP, TAP_F
+from tap.config.methods import TAP, TAP_F, WITH_REGISTER
 from tap.paper.evidence import Evidence
-from tap.paper.learned import LEARNED_BELOW, WITH_REGISTER, unlearned
+from tap.paper.learned import LEARNED_BELOW, unlearned
 from tap.paper.measured import Value
 from tap.paper.reported import Column, Row
 from tap.paper.tables.table import BEHIND, Cells, Content, Head, Table, known, recomputed

@@ -145,6 +145,19 @@ def test_the_page_holds_everything_and_asks_the_network_for_nothing(page: str) -
     assert sum(tag == "img" for tag, _ in elements) == 1
 
 
+def test_pages_of_single_images_are_linked_where_they_are(results) -> None:
+    results.gather(results.run("tap", 0.9))
+    folder = results.root / "results/desk/kept_patches"
+    assert "kept_patches" not in to_html(make_audit("desk", results.root))
+    folder.mkdir()
+    for task in ("seg", "cls"):
+        (folder / f"{task}.html").write_text("")
+    elements = Elements(to_html(make_audit("desk", results.root))).elements
+    links = [attrs["href"] for tag, attrs in elements if tag == "a" and not str(attrs["href"]).startswith("#")]
+    assert links == ["../kept_patches/cls.html", "../kept_patches/seg.html"]
+    assert all((results.root / "results/desk/audit" / str(link)).resolve().is_file() for link in links)
+
+
 def test_text_from_results_cannot_become_markup(page: str) -> None:
     assert "<b>&" not in page
     assert page.count("</script>") == 2
@@ -175,10 +188,18 @@ def test_verdicts_say_their_scale(audit: Audit) -> None:
     assert found["parts"][0]["by_seed"] == [-15.0, -15.0, -15.0]
     assert found["parts"][0]["p"] < 0.05
     assert found["parts"][0]["low"] < found["parts"][0]["high"] < 0
-    assert found["parts"][1]["missing"] == [
-        "miou of results/desk/runs/seg/tap/r0.50/main",
-        "miou of results/desk/runs/seg/static/r0.50/main",
-    ]
+    assert found["parts"][0]["sentence"].endswith(" Measured with Fashion-MNIST in the place of ImageNet-1K.")
+    assert found["parts"][1]["sentence"] == (
+        "Not measured: mIoU of TAP-J, segmentation, keep rate 0.5; mIoU of Static rule, segmentation, keep rate 0.5."
+    )
+
+
+def test_no_sentence_of_an_audit_without_results_is_technical(results) -> None:
+    """Nothing is measured, so every predicate says what it lacks."""
+    for item in make_audit("desk", results.root).judgements:
+        for outcome in item.outcomes:
+            assert outcome.verdict == Verdict.NOT_MEASURED
+            assert not re.search(r"results/|_|/r0|\bmiou\b|\btop1\b", outcome.sentence), outcome.sentence
 
 
 def test_at_smoke_scale_nothing_is_judged(results) -> None:

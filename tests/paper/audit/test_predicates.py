@@ -42,7 +42,7 @@ def test_higher_needs_an_interval_without_zero(results, ours: float, verdict: Ve
 def test_what_is_not_there_is_named(results) -> None:
     found = ask(results, "higher", results.run("tap"), **CLS, a="tap", b="tap_f:static_query")
     assert found.verdict == NOT_MEASURED
-    assert found.missing == ("top1 of results/desk/runs/cls/tap_f/r0.50/static_query",)
+    assert found.missing == ("top-1 of TAP-F, classification, keep rate 0.5, static query",)
     assert ask(results, "higher", task="seg", metric="miou", a="tap", b="dense").verdict == NOT_MEASURED
 
 
@@ -265,7 +265,7 @@ def test_drops_more_in_a_stretch_of_blocks(results, attention: tuple[float, floa
         ask(results, "drops_more", **(arguments | {"layers": "middle"}))
     for other in ("drops_more", "gap_shrinks"):  # a criterion that the settings leave out
         arguments = {**CLS, "a": "attention_mean", "b": "random"}
-        assert ask(results, other, **arguments).missing == ("results/desk/probes/cls/layers/values.csv with random",)
+        assert ask(results, other, **arguments).missing == ("Probe of every block, classification with Random",)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_ranks_at_a_place_in_every_resample(results, drop: float, first: Verdict
     with pytest.raises(UserError, match="'second' is not one of first, last"):
         ask(results, "ranks_at", **arguments, place="second")
     absent = ask(results, "ranks_at", **CLS, criterion="key_l2", place="first")
-    assert absent.missing == ("results/desk/probes/cls/layers/values.csv with key_l2",)
+    assert absent.missing == ("Probe of every block, classification with Key \N{SCRIPT SMALL L}2",)
 
 
 @pytest.mark.parametrize(("order", "verdict"), [(-1, SUPPORTED), (1, CONTRADICTED)])
@@ -376,7 +376,7 @@ def test_prefers_endpoint(results, full: float, verdict: Verdict) -> None:
     other = ask(results, "prefers_endpoint", task="seg", metric="miou", endpoint=0.0)
     assert other.value == pytest.approx(-found.value)
     assert ask(results, "prefers_endpoint", task="det", metric="box_ap", endpoint=0.0).missing == (
-        "results/desk/probes/det/recovery/values.csv",
+        "Probe of the recovery endpoints, detection",
     )
 
 

@@ -10,6 +10,7 @@ from tap.paper.audit.decision import above, all_above, over_runs
 from tap.paper.audit.outcome import Outcome, Verdict, not_measured
 from tap.paper.audit.predicates.scores import title
 from tap.paper.evidence import Evidence, reference
+from tap.paper.names import quantity, task_title
 from tap.runs import Run
 
 
@@ -73,7 +74,7 @@ def exact_count(evidence: Evidence, *, task: str, method: str) -> Outcome:
             if mean != exact or spreads[run] != 0:
                 wrong.append(f"{run} keeps {mean:g} with SD {spreads[run]:g}, not {exact}")
     if not runs:
-        return not_measured(f"final_tokens_mean of results/{evidence.scale}/runs/{task}/{method}")
+        return not_measured(f"{quantity('final_tokens_mean')} of {title(method)} on {task_title(task)}")
     shown = ", ".join(f"{rate:g}" for rate in sorted(rates))
     if wrong:
         sentence = f"{title(method)} on {task}: {'; '.join(wrong)}."

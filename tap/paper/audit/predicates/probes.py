@@ -15,11 +15,10 @@ from tap.paper.audit.outcome import Outcome, Verdict, not_measured
 from tap.paper.estimate import Derived, Estimate
 from tap.paper.evidence import Evidence, reference
 from tap.paper.measured import Value
+from tap.paper.names import task_title, title_of
 from tap.paper.probe_results import ProbeResults, correlation, ranks, stretch
 from tap.paper.reported import load_reported
 from tap.paper.statistics import Array, Interval, spearman
-from tap.paper.tidy_probes import VALUES
-from tap.plan.runs import probe_folder
 
 
 def drops_more(
@@ -130,7 +129,7 @@ def best_is_poor_elsewhere(
     drops = [probe.mean_drops(metric) for probe, metric in zip(probes, (first_metric, second_metric), strict=True)]
     names = [name for name in drops[0] if name in drops[1]]
     if len(names) < 2:
-        return not_measured(f"probes of {first} and {second} with two criteria in common")
+        return not_measured(f"probes of {task_title(first)} and {task_title(second)} with two criteria in common")
     ours, theirs = (ranks({name: part[name] for name in names}) for part in drops)
     best = min(names, key=lambda name: ours[name].value)
     rank = Derived(theirs[best].value, _rank_of_best([ours[name] for name in names], [theirs[name] for name in names]))
@@ -227,8 +226,8 @@ def _absent(evidence: Evidence, task: str, kind: str, *criteria: str) -> Outcome
     """The probe is not made, or without some criteria (`tasks.<task>.probes.criteria` says which)."""
     probe = evidence.probe(task, kind)
     lacking = [name for name in criteria if probe is not None and name not in probe.criteria]
-    which = f" with {' and '.join(lacking)}" if lacking else ""
-    return not_measured(f"{probe_folder(evidence.scale, task, kind)}/{VALUES}{which}")
+    which = f" with {' and '.join(map(_name, lacking))}" if lacking else ""
+    return not_measured(f"{title_of(f'probes/{task}/{kind}')}{which}")
 
 
 def _name(criterion: str) -> str:

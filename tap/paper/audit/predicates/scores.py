@@ -9,8 +9,9 @@ from tap.config.methods import SCORES
 from tap.paper.audit.comparable import off_budget
 from tap.paper.audit.decision import LEAST_SEEDS, Decision, above, all_above, deviation_interval, within
 from tap.paper.audit.outcome import Outcome, Verdict, combine, not_measured
-from tap.paper.evidence import Evidence, names_of_rows, reference
+from tap.paper.evidence import Evidence, reference
 from tap.paper.measured import Value
+from tap.paper.names import names_of_rows, quantity, task_title
 from tap.paper.reported import load_reported
 from tap.paper.tidy import UNITS
 
@@ -34,7 +35,7 @@ def higher(
         return not_measured(*missing)
     found = evidence.difference(task, a, b, metric)
     if found is None:
-        return not_measured(f"{metric} of {a} and {b} on {task} with a common seed")
+        return not_measured(_common_seed(task, metric, a, b))
     sentence = f"{title(a)} minus {title(b)}, {task} {metric}: {_with_bounds(found)}{_paper(reported)}."
     if points:
         sentence = f"{sentence[:-1]}; the lead must be above {points:+g}."
@@ -115,7 +116,7 @@ def loses_at_most(
     missing = evidence.lacking(task, (a, b), metric)
     found = evidence.difference(task, a, b, metric)
     if missing or found is None:
-        return not_measured(*(missing or [f"{metric} of {a} and {b} on {task} with a common seed"]))
+        return not_measured(*(missing or [_common_seed(task, metric, a, b)]))
     bound = float(reference(points).high) if isinstance(points, str) else points
     sentence = (
         f"{title(a)} minus {title(b)}, {task} {metric}: {_with_bounds(found)}{_paper(reported)}; "
@@ -143,7 +144,7 @@ def value(
     missing = evidence.lacking(task, (a,) if b is None else (a, b), metric)
     found = evidence.estimated(task, a, metric) if b is None else evidence.difference(task, a, b, metric)
     if missing or found is None:
-        return not_measured(*(missing or [f"{metric} of {a} and {b} on {task} with a common seed"]))
+        return not_measured(*(missing or [_common_seed(task, metric, a, b)]))
     printed = reference(reported)
     what = title(a) if b is None else f"{title(a)} minus {title(b)}"
     sentence = f"{what}, {task} {metric}: {_with_bounds(found)} (paper {printed.text}, within {tolerance:g})."
@@ -162,7 +163,7 @@ def deviation_at_most(evidence: Evidence, *, task: str, metric: str, a: str, rep
     if found is None:
         return not_measured(*evidence.lacking(task, (a,), metric))
     if found.sd is None:
-        return not_measured(f"{metric} of {a} on {task} with at least two seeds")
+        return not_measured(f"{quantity(metric)} of {title(a)} on {task_title(task)} with at least two seeds")
     printed = reference(reported)
     bounds, most = deviation_interval(found.sd, len(found.seeds)), float(printed.high)
     sentence = (
@@ -186,6 +187,10 @@ def title(selector: str) -> str:
     if variant:
         text += f" with {names.get(variant, variant.replace('_', ' '))}"
     return f"{text} at {rate}" if rate else text
+
+
+def _common_seed(task: str, metric: str, a: str, b: str) -> str:
+    return f"{quantity(metric)} of {title(a)} and {title(b)} on {task_title(task)} with a common seed"
 
 
 def _with_bounds(found: Value) -> str:

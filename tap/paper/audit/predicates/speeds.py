@@ -7,6 +7,7 @@ from tap.paper.audit.outcome import Outcome, Verdict, not_measured
 from tap.paper.audit.predicates.scores import title
 from tap.paper.evidence import Evidence, reference
 from tap.paper.measured import Value
+from tap.paper.names import quantity, task_title
 from tap.paper.profiles import Profile
 from tap.paper.statistics import Interval
 
@@ -133,7 +134,7 @@ def _measured(evidence: Evidence, task: str, selector: str, metric: str) -> tupl
 
 
 def _lacking(task: str, selector: str, what: str) -> Outcome:
-    return not_measured(f"{what} of {selector} in results/profiles/<device>/paper/{task}.json (`snakemake profile`)")
+    return not_measured(f"{quantity(what)} of {title(selector)} on {task_title(task)}, which `snakemake profile` tells")
 
 
 def _judged(profile: Profile, verdict: Verdict, sentence: str, found: Interval) -> Outcome:
