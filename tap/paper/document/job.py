@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -18,13 +20,22 @@ from tap.provenance.publish import tables_folder
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
 
 PAGE, SOURCE, PDF = "paper.html", "paper.tex", "paper.pdf"
+LOG: Final = ".tap/logs/{scale}/latex.log"
+"""What a LaTeX that failed has said."""
 
 COMPILERS: Final = {
-    "latexmk": ("latexmk", "-pdf", "-interaction=nonstopmode", "-halt-on-error", SOURCE),
+    "latexmk": ("latexmk", "-pdf", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error", SOURCE),
     "tectonic": ("tectonic", SOURCE),
 }
 """Commands that make a PDF of a source in the folder they run in, in the order of preference."""
-_TAIL: Final = 15
+INSTALL: Final = (
+    "on Debian and Ubuntu `apt-get install --no-install-recommends latexmk texlive-latex-recommended lmodern`"
+)
+_REPRODUCIBLE: Final = {"SOURCE_DATE_EPOCH": "0", "FORCE_SOURCE_DATE": "1"}
+"""No time of the day in the PDF, so that equal sources are equal files."""
+_ERROR: Final = re.compile(r"^(?:error: .*|! .*|\S*paper\.tex:\d+: .*)$", re.MULTILINE)
+"""How latexmk and tectonic begin the line that says what is wrong."""
+_MISSING_FILE: Final = re.compile(r"File `[^']*\.(?:sty|cls|def|clo)' not found|Font .* not found|mktexpk")
 
 
 def write_document(scale: str, root: Path | str = ".", stamp: Stamp = BY_HAND) -> list[Path]:
@@ -51,7 +62,8 @@ def write_pdf(scale: str, root: Path | str = ".", stamp: Stamp = BY_HAND) -> Pat
     """Compiles ``paper.tex`` to ``paper.pdf`` by latexmk or tectonic, and writes a record of it.
 
     Raises:
-        UserError: the source is not made, neither program is installed, or it fails; then with the end of what it says.
+        UserError: the source is not made, neither program is installed, or it fails; then with its own line of what is
+            wrong, and where all that it said is kept.
     """
     started, root = datetime.now(UTC), Path(root)
     folder = (root / tables_folder(scale)).resolve()
@@ -61,8 +73,8 @@ def write_pdf(scale: str, root: Path | str = ".", stamp: Stamp = BY_HAND) -> Pat
     command = next((words for name, words in COMPILERS.items() if shutil.which(name)), None)
     if command is None:
         raise UserError(
-            f"{PDF}: needs LaTeX, and neither {' nor '.join(COMPILERS)} is installed; install one, or read {PAGE}, "
-            "which has the same content"
+            f"{PDF}: needs LaTeX, and neither {' nor '.join(COMPILERS)} is installed; install one ({INSTALL}), or read "
+            f"{PAGE}, which has the same content"
         )
     figures = folder.parent / "figures"
     with tempfile.TemporaryDirectory() as temporary:
@@ -71,11 +83,19 @@ def write_pdf(scale: str, root: Path | str = ".", stamp: Stamp = BY_HAND) -> Pat
         shutil.copy(source, place / SOURCE)
         if figures.is_dir():
             (Path(temporary) / "figures").symlink_to(figures)
-        done = subprocess.run(command, cwd=place, capture_output=True, text=True, errors="replace", check=False)
-        made = place / PDF
+        done = subprocess.run(
+            command,
+            cwd=place,
+            env=os.environ | _REPRODUCIBLE,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        said, made = done.stdout + done.stderr, place / PDF
         if done.returncode or not made.is_file():
-            said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-_TAIL:])
-            raise UserError(f"{source}: {command[0]} ended with {done.returncode}; the end of what it says:\n{said}")
+            log = atomic_write(root / LOG.format(scale=scale), said)
+            raise UserError(f"{PDF}: {command[0]} failed on {source}: {_reason(said)}; all that it said is in {log}")
         path = atomic_write(folder / PDF, made.read_bytes())
     own = root / tables_folder(scale)
     record_job(
@@ -87,3 +107,10 @@ def write_pdf(scale: str, root: Path | str = ".", stamp: Stamp = BY_HAND) -> Pat
         root=root,
     )
     return path
+
+
+def _reason(said: str) -> str:
+    """The line that says what is wrong, and what mends it if that is known."""
+    found = _ERROR.search(said)
+    line = found.group(0).strip() if found else (said.strip().splitlines() or ["it said nothing"])[-1].strip()
+    return f"{line}; a part of LaTeX is not installed: {INSTALL}" if _MISSING_FILE.search(said) else line
