@@ -13,9 +13,10 @@ import pandas as pd
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.paper.difference import Difference, same
+from tap.paper.estimate import Estimate
 from tap.paper.measured import Value
 from tap.paper.scores import read_arrays
-from tap.paper.statistics import Array, contributions, interval, mean, point, replicates, sample_sd, spearman
+from tap.paper.statistics import Array, contributions, mean, point, replicates, spearman
 from tap.plan.controls import ARRAYS, CONTROLLED, OF_IMAGES, VALUES, controlled_runs
 from tap.runs import Run
 from tap.seeds import derive_seed
@@ -37,7 +38,7 @@ class ControlResults:
     frame: pd.DataFrame
     arrays: Mapping[str, Mapping[str, np.ndarray]]
     scale: str
-    _replicates: dict[tuple[str, str, str], Array] = field(default_factory=dict, repr=False)
+    _replicates: dict[tuple[str, str, str], tuple[Array, int]] = field(default_factory=dict, repr=False)
 
     def value(self, control: str, metric: str) -> Value | None:
         """Mean over seeds; None if the control was not run."""
@@ -69,10 +70,13 @@ class ControlResults:
             [self._resample(run, name, metric, values[run]) for run in found.runs]
             for name, values in ((control, ours), (other, theirs))
         ]
-        drawn = [a - b for a, b in zip(*pairs, strict=True) if a is not None and b is not None]
+        by_seed = np.array(found.by_seed)
+        drawn = [(a[0] - b[0], a[1]) for a, b in zip(*pairs, strict=True) if a is not None and b is not None]
         if len(drawn) < len(found.runs):
             return found
-        return replace(found, interval=interval(found.mean, np.mean(drawn, axis=0)))
+        resampled = np.stack([values for values, _ in drawn])
+        estimate = Estimate(by_seed, resampled, drawn[0][1], found.runs[0].partition("/")[0])
+        return replace(found, interval=estimate.interval, precision=estimate.precision)
 
     def share(self, control: str, metric: str, place: int) -> Value | None:
         """Mean share of the removal budget in percent at a pruning block, by its place; None if it was not run."""
@@ -111,11 +115,10 @@ class ControlResults:
         if not found:
             return None
         seed = derive_seed("bootstrap", self.scale, next(iter(found)).partition("/")[0], "choice")
-        means = [point(pairs, mean) for pairs in found.values()]
-        drawn = np.mean([replicates(pairs, mean, seed=seed) for pairs in found.values()], axis=0)
-        seeds = tuple(Run.parse(self.scale, run).seed for run in found)
-        value = float(np.mean(means))
-        return Value(value, sample_sd(means), seeds, tuple(found), interval(value, drawn))
+        means = {Run.parse(self.scale, run).seed: point(pairs, mean) for run, pairs in found.items()}
+        drawn = np.stack([replicates(pairs, mean, seed=seed) for pairs in found.values()])
+        units = len(next(iter(found.values())))
+        return Value.of(means, found, Estimate(np.array([*means.values()]), drawn, units, next(iter(found))))
 
     @property
     def identity(self) -> str:
@@ -133,7 +136,7 @@ class ControlResults:
         start = f"{control}{OF_IMAGES}"
         return {name.removeprefix(start): values for name, values in self.arrays[run].items() if name.startswith(start)}
 
-    def _resample(self, run: str, control: str, metric: str, stated: float) -> Array | None:
+    def _resample(self, run: str, control: str, metric: str, stated: float) -> tuple[Array, int] | None:
         """The metric's bootstrap replicates; the same resamples for all controls of a task, which share its images."""
         if (key := (run, control, metric)) not in self._replicates:
             found = contributions(metric, self.of_images(run, control))
@@ -143,7 +146,7 @@ class ControlResults:
                 file = (Run.parse(self.scale, run).folder / VALUES).as_posix()
                 raise UserError(f"{Difference(file, f'{control}, {metric}', stated, given)}; control {run} again")
             seed = derive_seed("bootstrap", self.scale, run.partition("/")[0], "controls")
-            self._replicates[key] = replicates(*found, seed=seed)
+            self._replicates[key] = replicates(*found, seed=seed), len(found[0])
         return self._replicates[key]
 
     def _rows(self, control: str, metric: str) -> list[dict]:
@@ -154,9 +157,7 @@ class ControlResults:
         rows = self._rows(control, metric)
         if not rows:
             return None
-        values = [of(row) for row in rows]
-        runs = tuple(row["run"] for row in rows)
-        return Value(float(np.mean(values)), sample_sd(values), tuple(int(row["seed"]) for row in rows), runs)
+        return Value.of({int(row["seed"]): of(row) for row in rows}, (row["run"] for row in rows))
 
 
 def read_controls(cfg: ScaleConfig, task: str, method: str, root: Path = Path(".")) -> ControlResults | None:

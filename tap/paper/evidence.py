@@ -5,14 +5,14 @@ Runs are named by selectors, as `tap.paper.measured` says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
 from tap.config.load import load_scale
-from tap.config.methods import MAIN
+from tap.config.methods import DENSE, MAIN, RANDOM_ENCODER
 from tap.config.schema import ScaleConfig
 from tap.controls.policies import FULL
 from tap.errors import UserError
@@ -61,12 +61,28 @@ class Evidence:
             self._measured[task] = Measured(frame, self.settings.main_rate, self.root, compare=self.compare)
         return self._measured[task]
 
-    def caveat(self, task: str) -> str:
-        """A sentence behind what is judged on a task whose no pruning is not above every floor; else empty."""
+    def below_floor(self, task: str) -> str:
+        """Why scores of a task test nothing that a trained encoder is needed for, as a sentence; empty if they do.
+
+        A task without floor runs in the settings is not asked: classification, and the paper scale.
+        """
+        if not any(run.variant == RANDOM_ENCODER for run in floor_runs(self.settings, task)):
+            return ""
+        above = self._above_floor(task)
+        if above is None:
+            return f"The floor of {task}, a trained head on a frozen random encoder, is not measured."
+        return "" if above else f"On {task} no pruning is not above its floor by an interval without zero."
+
+    def _above_floor(self, task: str) -> bool | None:
         if task not in self._above_floors:
             found = Measured(gather(floor_runs(self.settings, task), self.root, self.compare), 1.0, self.root)
-            self._above_floors[task] = found.above_floors(PRIMARY_METRIC[task])
-        if self._above_floors[task] is not False:
+            whole = found.has(f"{DENSE}:{RANDOM_ENCODER}")
+            self._above_floors[task] = found.above_floors(PRIMARY_METRIC[task]) if whole else None
+        return self._above_floors[task]
+
+    def caveat(self, task: str) -> str:
+        """A sentence behind what is judged on a task whose no pruning is not above every floor; else empty."""
+        if self._above_floor(task) is not False:
             return ""
         return (
             f" On {task} no pruning is not above every floor of this scale, so this tells what is lost with "
@@ -128,6 +144,14 @@ class Evidence:
         if (found := self.control(task, selector)) is not None:
             return found[0].value(found[1], metric)
         return self.measured(task).value(selector, metric)
+
+    def estimated(self, task: str, selector: str, metric: str) -> Value | None:
+        """Mean over seeds with its own interval, as far as single images are known; None if it was not measured."""
+        found, measured = self.value(task, selector, metric), self.measured(task)
+        known = None if self.control(task, selector) is not None else measured.estimate(selector, metric)
+        if found is None or known is None:
+            return found
+        return replace(found, interval=known.interval, precision=known.precision)
 
     def difference(self, task: str, first: str, second: str, metric: str) -> Value | None:
         """Mean of first - second over common seeds, with its paired interval where images are known.

@@ -8,6 +8,7 @@ keys of the paper's tables: ``tap_f:static_query``.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,18 +20,9 @@ import pandas as pd
 from tap.config.methods import DENSE, MAIN, METHODS, RANDOM_ENCODER
 from tap.errors import UserError
 from tap.paper.difference import Difference, same
+from tap.paper.estimate import Estimate, Precision
 from tap.paper.scores import read_arrays
-from tap.paper.statistics import (
-    DRAWS,
-    Array,
-    Interval,
-    Statistic,
-    contributions,
-    interval,
-    point,
-    replicates,
-    sample_sd,
-)
+from tap.paper.statistics import DRAWS, Array, Interval, Statistic, contributions, point, replicates, sample_sd
 from tap.paper.tidy import PRIMARY_METRIC
 from tap.seeds import derive_seed
 from tap.task_facts import TASKS
@@ -61,7 +53,9 @@ class Value:
         sd: sample standard deviation over seeds; None for one seed.
         seeds: seeds behind it.
         runs: ids of the runs behind it.
-        interval: paired bootstrap interval, for differences of metrics with per-image values.
+        interval: bootstrap interval over units and seeds, for differences of metrics with per-image values.
+        by_seed: the value of each seed, in the order of `seeds`; empty where there is none of its own.
+        precision: what is known of the error, where there is an interval of an estimate over seeds.
     """
 
     mean: float
@@ -69,6 +63,22 @@ class Value:
     seeds: tuple[int, ...]
     runs: tuple[str, ...]
     interval: Interval | None = None
+    by_seed: tuple[float, ...] = ()
+    precision: Precision | None = None
+
+    @staticmethod
+    def of(by_seed: Mapping[int, float], runs: Iterable[str], estimate: Estimate | None = None) -> Value:
+        """The mean of the values of seeds.
+
+        Args:
+            by_seed: the value of each seed.
+            runs: ids of the runs behind them.
+            estimate: of the same seeds, whose interval and precision the value gets; None for neither.
+        """
+        values = tuple(by_seed.values())
+        known = (None, None) if estimate is None else (estimate.interval, estimate.precision)
+        bounds, precision = known
+        return Value(float(np.mean(values)), sample_sd(values), tuple(by_seed), tuple(runs), bounds, values, precision)
 
 
 @dataclass
@@ -88,7 +98,7 @@ class Measured:
     root: Path = Path(".")
     draws: int = DRAWS
     compare: bool = True
-    _replicates: dict[tuple[str, str], Array] = field(default_factory=dict, repr=False)
+    _replicates: dict[tuple[str, str], tuple[Array, int]] = field(default_factory=dict, repr=False)
     _images: tuple[str, np.ndarray] | None = field(default=None, repr=False)
 
     def key(self, selector: str) -> Key:
@@ -133,11 +143,18 @@ class Measured:
         return {key: value for key, value in found.items() if value is not None}
 
     def above_floors(self, metric: str) -> bool | None:
-        """Whether no pruning is better than every floor; None where either was not measured."""
+        """Whether no pruning is better than every floor; None where either was not measured.
+
+        It has to be above a trained head on a random encoder by an interval without zero, where single images are
+        known.
+        """
         dense, floors = self.value(DENSE, metric), self.floors()
         if dense is None or not floors:
             return None
         gain = TASKS[str(self.frame["task"].iloc[0])].metric(metric).gain
+        lead = self.difference(DENSE, metric, f"{DENSE}:{RANDOM_ENCODER}")
+        if lead is not None and lead.interval is not None and gain(lead.interval.sign, 0) <= 0:
+            return False
         return all(gain(dense.mean, value.mean) > 0 for value in floors.values())
 
     @cached_property
@@ -178,8 +195,7 @@ class Measured:
         found = self._found(selector, metric)
         if not found:
             return None
-        values = [value for value, _ in found.values()]
-        return Value(float(np.mean(values)), sample_sd(values), tuple(found), tuple(run for _, run in found.values()))
+        return Value.of({seed: value for seed, (value, _) in found.items()}, (run for _, run in found.values()))
 
     def difference(self, selector: str, metric: str, other: str = DENSE) -> Value | None:
         """Mean of (selected - other) over the seeds that both have, with a paired interval where images are known.
@@ -194,22 +210,16 @@ class Measured:
         seeds = [seed for seed in ours if seed in theirs]
         if not seeds:
             return None
-        differences = [ours[seed][0] - theirs[seed][0] for seed in seeds]
-        pairs = [(ours[seed][1], theirs[seed][1]) for seed in seeds]
-        mean = float(np.mean(differences))
-        return Value(
-            mean,
-            sample_sd(differences),
-            tuple(seeds),
-            tuple(run for pair in pairs for run in pair),
-            self._interval(mean, metric, pairs),
-        )
+        pairs = [(ours[seed], theirs[seed]) for seed in seeds]
+        first, second = (self._estimate([pair[side] for pair in pairs], metric) for side in (0, 1))
+        differences = {seed: one[0] - other[0] for seed, (one, other) in zip(seeds, pairs, strict=True)}
+        runs = (run for pair in pairs for _, run in pair)
+        return Value.of(differences, runs, first - second)
 
-    def resampled(self, selector: str, metric: str) -> Array | None:
-        """The metric's bootstrap replicates, averaged over seeds `(draws,)`; None without per-image values."""
-        parts = [self._resample(run, metric) for run in self.per_seed(selector, metric)]
-        known = [part for part in parts if part is not None]
-        return np.mean(known, axis=0) if known and len(known) == len(parts) else None
+    def estimate(self, selector: str, metric: str) -> Estimate | None:
+        """The metric of every seed with its resamples; None if it was not measured."""
+        found = self._found(selector, metric)
+        return self._estimate(list(found.values()), metric) if found else None
 
     def facts(self, column: str) -> list[str]:
         """Distinct non-empty entries of a column of the rows that a main table shows, in order of first appearance."""
@@ -222,17 +232,16 @@ class Measured:
     def _found(self, selector: str, metric: str) -> dict[int, tuple[float, str]]:
         return self._index.get((self.key(selector), metric), {})
 
-    def _interval(self, mean: float, metric: str, pairs: list[tuple[str, str]]) -> Interval | None:
-        differences = []
-        for ours, theirs in pairs:
-            a, b = self._resample(ours, metric), self._resample(theirs, metric)
-            if a is None or b is None:
-                return None
-            differences.append(a - b)
-        return interval(mean, np.mean(differences, axis=0))
+    def _estimate(self, found: list[tuple[float, str]], metric: str) -> Estimate:
+        """Values of some runs, one for each seed, with their resamples where single images are known."""
+        by_seed, parts = np.array([value for value, _ in found]), [self._resample(run, metric) for _, run in found]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return Estimate(by_seed, None)
+        return Estimate(by_seed, np.stack([drawn for drawn, _ in known]), known[0][1], str(self.frame["task"].iloc[0]))
 
-    def _resample(self, run: str, metric: str) -> Array | None:
-        """Replicates of one run; the same resamples for every run, which all hold the same images."""
+    def _resample(self, run: str, metric: str) -> tuple[Array, int] | None:
+        """Replicates of one run and how many units it has; the same resamples for all runs, which share the images."""
         key = (run, metric)
         if key not in self._replicates:
             loaded = self._load(run, metric)
@@ -240,7 +249,7 @@ class Measured:
                 return None
             first = self.frame.iloc[0]
             seed = derive_seed("bootstrap", str(first["scale"]), str(first["task"]))
-            self._replicates[key] = replicates(*loaded, seed=seed, draws=self.draws)
+            self._replicates[key] = replicates(*loaded, seed=seed, draws=self.draws), len(loaded[0])
         return self._replicates[key]
 
     def _load(self, run: str, metric: str) -> tuple[Array, Statistic] | None:

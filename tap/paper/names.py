@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Final
 
 from tap.method_facts import read_methods
@@ -43,13 +44,18 @@ def title_of(link: str) -> str:
     if len(parts) not in (4, 5) or parts[0] not in TASKS:
         return link
     task, method, rate, variant, *seed = parts
-    own = {name: facts.row.title for name, facts in read_methods().items()}
-    name = (own | names_of_rows() | _STAGES).get(method, method)
+    name = _titles().get(method, method)
     words = [f"{name}, {task_title(task)}"]
     words += [f"keep rate {float(rate.removeprefix('r')):g}"] if rate != "r1.00" else []
     words += [variant.replace("_", " ").replace("-", " ")] if variant != "main" else []
     words += [f"seed {number.removeprefix('s')}" for number in seed]
     return ", ".join(words)
+
+
+@cache
+def _titles() -> dict[str, str]:
+    """Methods in words; read once, since an audit names thousands of runs."""
+    return {name: facts.row.title for name, facts in read_methods().items()} | names_of_rows() | _STAGES
 
 
 def task_title(task: str) -> str:

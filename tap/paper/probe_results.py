@@ -14,36 +14,23 @@ from scipy.stats import rankdata
 
 from tap.errors import UserError
 from tap.paper.difference import Difference, same
+from tap.paper.estimate import Derived, Estimate, mean_of, over_seeds
 from tap.paper.scores import read_arrays
-from tap.paper.statistics import Array, Interval, contributions, interval, point, replicates, spearman
+from tap.paper.statistics import (
+    PLACE,
+    Array,
+    Interval,
+    contributions,
+    interval,
+    point,
+    replicates,
+    resampled_correlation,
+    spearman,
+)
 from tap.paper.tidy_probes import NO_PRUNING, read_tidy_probes
 from tap.plan.results import PROBES, tidy_path
 from tap.seeds import derive_seed
 from tap.task_facts import TASKS
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with its values on the resamples of the images `(draws,)`; None where single images are not known."""
-
-    value: float
-    resampled: Array | None
-
-    def __sub__(self, other: Estimate) -> Estimate:
-        known = self.resampled is not None and other.resampled is not None
-        return Estimate(self.value - other.value, self.resampled - other.resampled if known else None)  # type: ignore[operator]
-
-    @property
-    def interval(self) -> Interval | None:
-        """Percentile interval."""
-        return None if self.resampled is None else interval(self.value, self.resampled)
-
-
-def mean_of(parts: Sequence[Estimate]) -> Estimate:
-    """The mean of several estimates on the same resamples."""
-    known = [part.resampled for part in parts if part.resampled is not None]
-    resampled = np.mean(known, axis=0) if known and len(known) == len(parts) else None
-    return Estimate(float(np.mean([part.value for part in parts])), resampled)
 
 
 def read_probe(scale: str, task: str, kind: str, root: Path | str = ".", compare: bool = True) -> ProbeResults | None:
@@ -86,7 +73,7 @@ class ProbeResults:
     frame: pd.DataFrame
     root: Path = Path(".")
     compare: bool = True
-    _replicates: dict[tuple[int, str], Array | None] = field(default_factory=dict, repr=False)
+    _replicates: dict[tuple[int, str], tuple[Array, int] | None] = field(default_factory=dict, repr=False)
 
     @property
     def task(self) -> str:
@@ -138,11 +125,13 @@ class ProbeResults:
         key, stated = (int(rows["position"].iloc[0]), metric), float(rows["value"].iloc[0])
         if key not in self._replicates:
             self._replicates[key] = self._resample(*key, stated)
-        return Estimate(stated, self._replicates[key])
+        drawn = self._replicates[key]
+        one = np.array([stated])
+        return Estimate(one, None) if drawn is None else Estimate(one, drawn[0][None], drawn[1], self.task)
 
     def anchor(self, metric: str) -> Estimate:
         """No pruning, mean over the checkpoints."""
-        return mean_of([self.score(NO_PRUNING, metric, seed) for seed in self.seeds])
+        return over_seeds([self.score(NO_PRUNING, metric, seed) for seed in self.seeds])
 
     def drop(self, criterion: str, metric: str, layers: Sequence[int], endpoint: float | None = None) -> Estimate:
         """Mean over blocks and checkpoints of what pruning loses against no pruning, in the metric's unit.
@@ -153,8 +142,9 @@ class ProbeResults:
         parts, gain = [], TASKS[self.task].metric(metric).gain
         for seed in self.seeds:
             dense = self.score(NO_PRUNING, metric, seed)
-            parts += [gain(dense, self.score(criterion, metric, seed, layer, endpoint)) for layer in layers]
-        return mean_of(parts)
+            scores = (self.score(criterion, metric, seed, layer, endpoint) for layer in layers)
+            parts.append(mean_of([gain(dense, score) for score in scores]))
+        return over_seeds(parts)
 
     def mean_drops(self, metric: str) -> dict[str, Estimate]:
         """Mean drop of every criterion over the probed blocks.
@@ -164,14 +154,16 @@ class ProbeResults:
         """
         return {name: self.drop(name, metric, self.layers) for name in self.criteria}
 
-    def _resample(self, position: int, metric: str, stated: float) -> Array | None:
-        found = contributions(metric, {name: values[position] for name, values in self._arrays.items()})
+    def _resample(self, position: int, metric: str, stated: float) -> tuple[Array, int] | None:
+        arrays = {name: values if name == PLACE else values[position] for name, values in self._arrays.items()}
+        found = contributions(metric, arrays)
         if found is None:
             return None
         given, field = point(*found), f"{metric} of probe {position}"
         if self.compare and not same(stated, given):
             raise UserError(f"{Difference(f'tidy table, {self.id}', field, stated, given)}; gather again")
-        return replicates(*found, seed=derive_seed("bootstrap", str(self.frame["scale"].iloc[0]), self.task))
+        seed = derive_seed("bootstrap", str(self.frame["scale"].iloc[0]), self.task)
+        return replicates(*found, seed=seed), len(found[0])
 
     @cached_property
     def _arrays(self) -> dict[str, np.ndarray]:
@@ -183,7 +175,10 @@ class ProbeResults:
 
 
 def correlation(first: Sequence[Estimate], second: Sequence[Estimate]) -> tuple[float, Interval | None]:
-    """Spearman's rank correlation of two lists of estimates, whose images are resampled independently of each other.
+    """Spearman's rank correlation of two lists of estimates, one for each criterion.
+
+    Images and seeds of the two are resampled independently of each other, and the criteria with them: those that were
+    probed are some of many.
 
     Returns:
         The correlation, NaN where one side is constant or there are fewer than two pairs, and its interval, None where
@@ -192,21 +187,21 @@ def correlation(first: Sequence[Estimate], second: Sequence[Estimate]) -> tuple[
     if len(first) < 2:
         return math.nan, None
     estimate = float(spearman(*(np.array([item.value for item in part]) for part in (first, second))))
-    parts = [[item.resampled for item in part] for part in (first, second)]
+    parts = [[item.drawn for item in part] for part in (first, second)]
     if any(item is None for part in parts for item in part):
         return estimate, None
-    resampled = spearman(*(np.stack(part, axis=1) for part in parts))  # type: ignore[arg-type]
-    known = resampled[~np.isnan(resampled)]
-    return estimate, interval(estimate, known) if len(known) else None
+    drawn = resampled_correlation(*(np.stack(part, axis=1) for part in parts))  # type: ignore[arg-type]
+    found = interval(estimate, drawn)
+    return estimate, None if math.isnan(found.low) else found
 
 
-def ranks(drops: Mapping[str, Estimate]) -> dict[str, Estimate]:
+def ranks(drops: Mapping[str, Estimate]) -> dict[str, Derived]:
     """Ranks from 1 for the smallest drop, anew on every resample; ties share the mean of their ranks."""
     values = rankdata(np.array([drop.value for drop in drops.values()]))
-    known = [drop.resampled for drop in drops.values() if drop.resampled is not None]
+    known = [drop.drawn for drop in drops.values() if drop.drawn is not None]
     resampled = rankdata(np.stack(known, axis=1), axis=-1) if known and len(known) == len(drops) else None
     return {
-        name: Estimate(float(values[number]), None if resampled is None else resampled[:, number])
+        name: Derived(float(values[number]), None if resampled is None else resampled[:, number])
         for number, name in enumerate(drops)
     }
 

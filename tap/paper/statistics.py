@@ -1,14 +1,16 @@
-"""Means, standard deviations over seeds, and paired bootstrap intervals over images.
+"""Metrics as functions of sums over independent units, and these sums on resamples of the units.
 
 The bootstrap works on *contributions*: one array per image whose sum over images determines the metric. Accuracy is a
 function of the summed (correct, counted) pairs, mean IoU of the summed confusion matrices, average precision of how
 often each image is drawn. A resample of the images is
 a vector of counts, so the sums of all resamples are one matrix product.
 
-Two methods are compared on the same resamples of the same images. The seeds of one method were evaluated on the same
-images too, so one resample serves all of them: difficult images are difficult for every seed, and separate resamples
-would let that cancel and make the interval too short. The interval covers the choice of test images; what the choice
-of seeds does is shown by the standard deviation over seeds beside it.
+A unit is an image, or where the per-image values name places (`place`) all views of one place together: frames of the
+same cells are no independent draws.
+
+Two methods are compared on the same resamples of the same units. The seeds of one method were evaluated on the same
+units too, so one resample serves all of them: difficult images are difficult for every seed, and separate resamples
+would let that cancel and make the interval too short. `tap.paper.estimate` resamples the seeds as well.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from tap.errors import UserError
+from tap.seeds import derive_seed
 from tap.task_facts import METRICS
 from tap.tasks.detection.average_precision import matches_of, mean_ap
 
@@ -41,6 +44,8 @@ RETAINED: Final[Mapping[str, str]] = {
     "small_object_coverage": "small_objects",
 }
 """Arrays of (kept, all) counts of single images by the metric in percent that they give (tab:spatial-statistics)."""
+PLACE: Final = "place"
+"""Array of what single images are views of."""
 _KEPT: ContextVar[dict[str, Array] | None] = ContextVar("kept replicates", default=None)
 _CELLS = 4_000_000  # of the matrices of counts and of sums made at once: 32 MB each
 
@@ -114,9 +119,20 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
             `tap.tasks.detection.metrics.match` gives; for a pooled metric ``<metric>_sums`` `(n, 2)`.
 
     Returns:
-        Contributions `(n, ...)` and the statistic of their sums; None if the metric is no function of a sum, or the
-        arrays are not there.
+        Contributions of the units `(n, ...)`, which are images or, with an array ``place`` `(n,)`, places, and the
+        statistic of their sums; None if the metric is no function of a sum, or the arrays are not there.
     """
+    found = _of_images(metric, arrays)
+    if found is None or PLACE not in arrays:
+        return found
+    values, statistic = found
+    places, number = np.unique(arrays[PLACE], return_inverse=True)
+    sums = np.zeros((len(places), *values.shape[1:]))
+    np.add.at(sums, number, values)
+    return sums, statistic
+
+
+def _of_images(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, Statistic] | None:
     if metric == "top1" and "correct" in arrays:
         correct = arrays["correct"].astype(np.float64)
         return np.stack([correct, np.ones_like(correct)], axis=1), accuracy
@@ -143,17 +159,17 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
 
 
 def point(values: Array, statistic: Statistic) -> float:
-    """The statistic of the images as they are, each drawn once; `values` are contributions `(n, ...)`."""
+    """The statistic of the units as they are, each drawn once; `values` are contributions `(n, ...)`."""
     return float(statistic(values.sum(axis=0, dtype=np.float64)[None])[0])
 
 
 def replicates(values: Array, statistic: Statistic, *, seed: int, draws: int = DRAWS) -> Array:
-    """The statistic on `draws` resamples of the images.
+    """The statistic on `draws` resamples of the units.
 
     Args:
-        values: contributions of the images `(n, ...)`.
+        values: contributions of the units `(n, ...)`.
         statistic: maps sums `(draws, ...)` to `(draws,)`.
-        seed: decides the resamples. With the same seed and number of images they are the same, which is what pairs two
+        seed: decides the resamples. With the same seed and number of units they are the same, which is what pairs two
             methods.
         draws: number of resamples.
 
@@ -207,47 +223,10 @@ def _identity(values: Array, statistic: Statistic, seed: int, draws: int) -> str
 
 
 def interval(estimate: float, resampled: Array, level: float = LEVEL) -> Interval:
-    """Percentile interval of resampled values `(draws,)`, over those of them that are defined."""
-    tail = (1.0 - level) / 2.0
-    low, high = np.quantile(resampled[~np.isnan(resampled)], [tail, 1.0 - tail])
+    """Percentile interval of resampled values `(draws,)`, over those of them that are defined; NaN without any."""
+    tail, known = (1.0 - level) / 2.0, resampled[~np.isnan(resampled)]
+    low, high = np.quantile(known, [tail, 1.0 - tail]) if len(known) else (np.nan, np.nan)
     return Interval(float(estimate), float(low), float(high))
-
-
-def paired_interval(
-    method: Sequence[Array],
-    reference: Sequence[Array],
-    statistic: Statistic,
-    *,
-    seed: int,
-    draws: int = DRAWS,
-    level: float = LEVEL,
-) -> Interval:
-    """Interval of (method - reference), averaged over seeds.
-
-    Args:
-        method: contributions of every seed, each `(n, ...)`, over the same images in the same order.
-        reference: the same for what is subtracted, seed by seed.
-        statistic: maps sums `(draws, ...)` to `(draws,)`.
-        seed: decides the resamples.
-        draws: number of resamples.
-        level: coverage.
-
-    Raises:
-        UserError: no seed, unequal numbers of seeds, or unequal numbers of images.
-    """
-    if not method or len(method) != len(reference):
-        raise UserError(f"bootstrap: {len(method)} seeds against {len(reference)}; a pair needs the same seeds")
-    sizes = {len(values) for values in (*method, *reference)}
-    if len(sizes) > 1:
-        raise UserError(
-            f"bootstrap: runs with {sorted(sizes)} images cannot be paired; evaluate them on the same split"
-        )
-    differences, estimates = [], []
-    for ours, theirs in zip(method, reference, strict=True):
-        pair = [replicates(values, statistic, seed=seed, draws=draws) for values in (ours, theirs)]
-        differences.append(pair[0] - pair[1])
-        estimates.append(point(ours, statistic) - point(theirs, statistic))
-    return interval(float(np.mean(estimates)), np.mean(differences, axis=0), level)
 
 
 def spearman(a: Array, b: Array) -> Array:
@@ -257,3 +236,16 @@ def spearman(a: Array, b: Array) -> Array:
     scale = np.sqrt((centred[0] ** 2).sum(axis=-1) * (centred[1] ** 2).sum(axis=-1))
     product = (centred[0] * centred[1]).sum(axis=-1)
     return np.divide(product, scale, out=np.full_like(product, np.nan), where=scale > 0)
+
+
+def resampled_correlation(a: Array, b: Array) -> Array:
+    """Spearman's correlation on resamples, each of which also draws the items that are ranked, with replacement.
+
+    Args:
+        a: values of the items on every resample `(draws, n)`.
+        b: the same of the other side, `(draws, n)`, or `(1, n)` where it does not change.
+    """
+    draws, items = a.shape
+    generator = np.random.default_rng(derive_seed("bootstrap of items", items))
+    picked = generator.integers(0, items, size=(draws, items))
+    return spearman(*(np.take_along_axis(np.broadcast_to(side, a.shape), picked, axis=1) for side in (a, b)))

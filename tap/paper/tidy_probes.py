@@ -21,6 +21,7 @@ from tap.errors import UserError
 from tap.paper import units
 from tap.paper.difference import Difference
 from tap.paper.scores import differing, read_arrays, scores_of
+from tap.paper.statistics import PLACE
 from tap.paper.tidy_form import read_frame, typed, write_frame
 from tap.plan.results import PROBES, tidy_path
 from tap.plan.runs import probe_folder, probes_of, task_of
@@ -128,6 +129,7 @@ def probe_differences(task: str, file: str, values: pd.DataFrame, path: Path) ->
     """
     arrays = read_arrays(path, "make the probe again")
     ids = arrays.pop("sample_id", np.empty(0))
+    arrays.pop(PLACE, None)  # decides what is resampled together, and no score
     found: list[Difference] = []
     for position, lines in values.groupby("position"):
         try:

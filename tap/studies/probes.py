@@ -34,7 +34,7 @@ from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, Stamp, evidence_of_data, record_job
 from tap.studies.probe_encoder import Probe, ProbeEncoder
 from tap.task_facts import TASKS, Metric
-from tap.tasks.base import Batch
+from tap.tasks.base import PLACE, SAMPLE_ID, Batch
 from tap.tasks.drawn_images import drawn
 from tap.tasks.pipeline import PerImage, Pipeline
 from tap.tasks.recovery_endpoint import ENDPOINTS
@@ -264,12 +264,14 @@ def _rows(
 
 
 def _packed(arrays: Sequence[Mapping[str, np.ndarray]]) -> bytes:
-    """The per-image values as an archive: `sample_id` `(n,)`, every other array with the probe in front `(V, n, ...)`.
+    """The per-image values as an archive: `sample_id`, and `place` where images have one, `(n,)`; all other arrays have
+    the probe in front `(V, n, ...)`.
 
     Token counts are left out: a probe keeps the same number in every image.
     """
-    names = [name for name in arrays[0] if name not in ("sample_id", "final_tokens")]
+    names = [name for name in arrays[0] if name not in (SAMPLE_ID, PLACE, "final_tokens")]
     stream = io.BytesIO()
     stacked = {name: np.stack([found[name] for found in arrays]) for name in names}
-    np.savez_compressed(stream, sample_id=arrays[0]["sample_id"], **stacked)
+    of_images = {name: arrays[0][name] for name in (SAMPLE_ID, PLACE) if name in arrays[0]}
+    np.savez_compressed(stream, **of_images, **stacked)
     return stream.getvalue()

@@ -38,6 +38,9 @@ class Item(NamedTuple):
     seed: int
 
 
+SAMPLE_ID, PLACE = "sample_id", "place"
+
+
 class Sample(NamedTuple):
     """What a dataset returns.
 
@@ -46,12 +49,14 @@ class Sample(NamedTuple):
         target: what the task's loss or metric reads: a class number, a label map, boxes and masks.
         sample_id: number of the image within its source; the same with and without limits on the split's size.
         seed: the item's seed, 0 for evaluation items.
+        place: number of what several evaluation images are views of; None where each image stands for itself.
     """
 
     image: Tensor
     target: Any
     sample_id: int
     seed: int = 0
+    place: int | None = None
 
 
 class Batch(NamedTuple):
@@ -62,12 +67,14 @@ class Batch(NamedTuple):
         targets: what the task's loss takes, batched; tensors, or lists and dicts of tensors.
         sample_ids: (B,) int64.
         seed: seed of draws that concern the batch as a whole (training), else 0.
+        places: (B,) int64; None where each image stands for itself.
     """
 
     images: Tensor
     targets: Any
     sample_ids: Tensor
     seed: int = 0
+    places: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Batch:
         """The batch with every tensor on `device`."""
@@ -76,7 +83,14 @@ class Batch(NamedTuple):
             _to(self.targets, device),
             self.sample_ids.to(device, non_blocking=True),
             self.seed,
+            _to(self.places, device),
         )
+
+    @property
+    def identity(self) -> dict[str, np.ndarray]:
+        """What single values of its images are told apart by: `sample_id`, and `place` where images share some."""
+        found = {SAMPLE_ID: self.sample_ids.cpu().numpy()}
+        return found if self.places is None else found | {PLACE: self.places.cpu().numpy()}
 
 
 class SampleDataset(Protocol):
@@ -230,6 +244,12 @@ def split_item(item: Item | int, train: bool, length: int) -> tuple[int, int | N
 def batch_seed(samples: Sequence[Sample]) -> int:
     """Seed of what concerns a training batch as a whole; 0 for evaluation samples."""
     return derive_seed("batch", *(sample.seed for sample in samples)) if samples[0].seed else 0
+
+
+def batch_places(samples: Sequence[Sample]) -> Tensor | None:
+    """What the images of a batch are views of `(B,)`; None where each stands for itself."""
+    places = [sample.place for sample in samples if sample.place is not None]
+    return torch.tensor(places, dtype=torch.int64) if len(places) == len(samples) else None
 
 
 def _to(value: Any, device: torch.device | str) -> Any:

@@ -1,7 +1,8 @@
 """Small project folders with invented runs and probes, for what reads results."""
 
 import json
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -142,13 +143,28 @@ class Results:
         """A profile, as `add_profile`."""
         add_profile(self.root, task, speedups, **parts)
 
+    def repeated(self, *runs: Run) -> list[Run]:
+        """The runs, and those of two more seeds that score the same where only one seed was made."""
+        for run in list(runs):
+            others = [replace(run, seed=run.seed + more) for more in (1, 2)]
+            if not any(other in runs for other in others) and run.seed == 0:
+                for other in others:
+                    if not (self.root / other.folder).is_dir():
+                        shutil.copytree(self.root / run.folder, self.root / other.folder)
+                runs = (*runs, *others)
+        return list(runs)
+
     def gather(self, *runs: Run) -> None:
         for task in {run.task for run in runs}:
             frame = gather([run for run in runs if run.task == task], self.root)
             frame.to_csv(self.root / tidy_path(self.scale, task), index=False)
 
     def probe(
-        self, task: str, kind: str, drops: dict[tuple[str, int, float | None], float], seeds: tuple[int, ...] = (0,)
+        self,
+        task: str,
+        kind: str,
+        drops: dict[tuple[str, int, float | None], float],
+        seeds: tuple[int, ...] = (0,),
     ) -> None:
         """A probe with given drops, by criterion, block and endpoint, and one more for each further seed.
 
@@ -267,7 +283,11 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with runs, a table, a picture, and text that would break a careless page; tests only read it."""
     results = Results(with_settings(tmp_path_factory.mktemp("audited")))
     accuracies = {"dense": 0.9, "random": 0.8, "static": 0.85, "tap": 0.7}
-    runs = [results.run(name, value, device="</script><b>& 'machine'") for name, value in accuracies.items()]
+    runs = [
+        results.run(name, value, seed=seed, device="</script><b>& 'machine'")
+        for name, value in accuracies.items()
+        for seed in (0, 1, 2)
+    ]
     results.gather(*runs)
     build_table("tab_cls", "desk", results.root / "results/desk/tables", results.root)
     (results.root / runs[0].folder / "picture.png").write_bytes(PIXEL)

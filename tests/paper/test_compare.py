@@ -11,6 +11,13 @@ from tap.paper.tables.table import Filled, fill
 NAMES = {row.key: row.label for row in load_reported("tab:cls").rows}
 
 
+@pytest.fixture
+def cls_runs(project) -> list:
+    """Three seeds of four methods; the order contradicts the paper in one place: Random above TAP-J."""
+    accuracies = {"dense": 0.9, "random": 0.88, "attn_topk": 0.84, "tap": 0.80}
+    return [project.add_cls(method, value, seed) for method, value in accuracies.items() for seed in (0, 1, 2)]
+
+
 def filled_by(project, runs) -> Filled:
     return fill(load_table("tab_cls"), project.evidence(runs))
 
@@ -79,6 +86,10 @@ def test_a_difference_without_images_is_unresolved(project) -> None:
 
 def test_a_change_of_the_wrong_sign_is_a_contradiction(project) -> None:
     runs = [project.add_cls(method, value) for method, value in (("dense", 0.7), ("tap", 0.9))]
+    assert line(compare(filled_by(project, runs)), "value", "tap")["verdict"] == "unresolved", "one seed is too few"
+    runs += [
+        project.add_cls(method, value, seed) for method, value in (("dense", 0.7), ("tap", 0.9)) for seed in (1, 2)
+    ]
     frame = compare(filled_by(project, runs))
     assert line(frame, "value", "tap")["verdict"] == "contradicts"
     assert contradictions(frame, NAMES)[0].startswith(
@@ -118,7 +129,8 @@ def test_no_run_gives_no_verdict(project) -> None:
 def test_report_says_it_in_words(frame, filled) -> None:
     text = to_markdown(filled, frame)
     assert "# tab:cls: scale desk beside the paper" in text
-    assert "| Random | 88.00 | 82.0 | -2.00 [" in text
+    assert "| Random | 88.00 (88.00, 88.00, 88.00) | 82.0 | -2.00 [" in text
+    assert "(-2.00, -2.00, -2.00)" in text
     assert "Rank correlation (Spearman) with the paper over 3 common rows: -1.00" in text
     assert "Pairs of methods: 0 agree with the paper, 3 contradict it, 0 are not resolved" in text
     assert "- top1: the paper puts TAP-J (ours) above Random" in text

@@ -92,9 +92,9 @@ def test_the_file_of_the_page_is_a_table_of_workflow_and_audit(project) -> None:
     seen = json.loads(call(project.root, sys.executable, "-c", SEEN))
     assert seen["light"]
     assert "tab_gap_to_floor" in seen["group"]
-    assert seen["cells"]["cls"] == [["90.00", "measured"], ["2", "stated"]]
+    assert seen["cells"]["cls"] == [["90.00", "measured"], ["3", "stated"]]
     assert seen["measured"] == 1
-    assert r"cls & 90.0 & 2 \\" in seen["tex"]
+    assert r"cls & 90.0 & 3 \\" in seen["tex"]
     assert "The paper does not have this table." in seen["tex"]
     assert "Cells: 1 measured, 3 stated (a setting, or text)." in seen["words"]
 

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from tap.errors import UserError
+from tap.paper.estimate import seed_weights
 from tap.paper.measured import Measured
-from tap.paper.statistics import accuracy, mean_iou, paired_interval
+from tap.paper.statistics import accuracy, interval, mean_iou, replicates
 from tap.paper.tables.caption import floors
 from tap.paper.tidy import gather
 from tap.runs import Run
@@ -69,7 +70,11 @@ def test_the_interval_is_that_of_the_paired_bootstrap(project, cls_runs) -> None
         correct = [np.load(folder / f"s{seed}/per_sample.npz")["correct"] for seed in (0, 1)]
         loaded[method] = [np.stack([item, np.ones(len(item))], axis=1) for item in correct]
     seed = derive_seed("bootstrap", "desk", "cls")
-    expected = paired_interval(loaded["random"], loaded["dense"], accuracy, seed=seed, draws=200)
+    drawn = [
+        replicates(ours, accuracy, seed=seed, draws=200) - replicates(theirs, accuracy, seed=seed, draws=200)
+        for ours, theirs in zip(loaded["random"], loaded["dense"], strict=True)
+    ]
+    expected = interval(-2.0, (seed_weights(2, 200, "cls") * drawn).sum(axis=0))
     assert change is not None
     assert change.interval is not None
     assert (change.interval.low, change.interval.high) == pytest.approx((expected.low, expected.high))
@@ -99,7 +104,7 @@ def test_without_per_image_values_there_is_no_interval(project) -> None:
     change = measured.difference("tap", "top1")
     assert change is not None
     assert change.interval is None
-    assert measured.resampled("tap", "top1") is None
+    assert measured.estimate("tap", "top1").interval is None
 
 
 def test_other_images_are_refused(project) -> None:

@@ -8,8 +8,9 @@ from tap.paper.statistics import (
     contributions,
     interval,
     mean_iou,
-    paired_interval,
+    point,
     replicates,
+    resampled_correlation,
     sample_sd,
     spearman,
 )
@@ -60,58 +61,23 @@ def test_metrics_without_per_image_values_have_no_bootstrap() -> None:
     assert contributions("top1", {"confusion": np.ones((3, 2, 2))}) is None
 
 
-def test_paired_interval_of_equal_methods_is_a_point() -> None:
-    values = contributions("top1", {"correct": np.random.default_rng(0).random(200) < 0.5})[0]  # type: ignore[index]
-    assert paired_interval([values, values], [values, values], accuracy, seed=0, draws=50) == Interval(0.0, 0.0, 0.0)
+def test_views_of_one_place_are_drawn_together() -> None:
+    """Against resampling the places one by one."""
+    generator = np.random.default_rng(8)
+    places = np.array([7, 3, 3, 7, 5, 3])
+    arrays = {"confusion": confusions(generator, 6, 3), "place": places}
+    values, statistic = contributions("miou", arrays)  # type: ignore[misc]
+    picks = np.random.default_rng(5).integers(0, 3, size=(8, 3))
+    slow = [
+        slow_mean_iou(sum(arrays["confusion"][places == (3, 5, 7)[pick]].sum(axis=0) for pick in row)) for row in picks
+    ]
+    assert replicates(values, statistic, seed=5, draws=8) == pytest.approx(slow)
+    assert point(values, statistic) == pytest.approx(slow_mean_iou(arrays["confusion"].sum(axis=0)))
 
 
-def test_pairing_shortens_the_interval() -> None:
-    generator = np.random.default_rng(3)
-    easy = generator.random(400) < 0.8
-    better = easy | (generator.random(400) < 0.1)
-    ours, theirs = (np.stack([item, np.ones(400)], axis=1) for item in (better, easy))
-    paired = paired_interval([ours], [theirs], accuracy, seed=0, draws=500)
-    shuffled = theirs[generator.permutation(400)]
-    unpaired = paired_interval([ours], [shuffled], accuracy, seed=0, draws=500)
-    assert paired.estimate == pytest.approx(unpaired.estimate)
-    assert paired.high - paired.low < 0.7 * (unpaired.high - unpaired.low)
-    assert paired.sign == 1
-
-
-def test_seeds_share_their_resamples() -> None:
-    """Two identical seeds hold no more information about the images than one."""
-    generator = np.random.default_rng(4)
-    ours, theirs = (np.stack([generator.random(300) < p, np.ones(300)], axis=1) for p in (0.8, 0.7))
-    once = paired_interval([ours], [theirs], accuracy, seed=1, draws=200)
-    thrice = paired_interval([ours] * 3, [theirs] * 3, accuracy, seed=1, draws=200)
-    assert (thrice.low, thrice.high) == pytest.approx((once.low, once.high))
-
-
-def test_coverage_of_a_known_difference() -> None:
-    """P(ours right) - P(theirs right) is 0.1; 95 % intervals must cover it in about 95 % of 300 data sets."""
-    generator = np.random.default_rng(6)
-    outcomes = np.array([[1, 1], [1, 0], [0, 1], [0, 0]])
-    covered = 0
-    for trial in range(300):
-        pairs = outcomes[generator.choice(4, size=150, p=[0.6, 0.2, 0.1, 0.1])]
-        ours, theirs = (np.stack([pairs[:, side], np.ones(150)], axis=1) for side in (0, 1))
-        found = paired_interval([ours], [theirs], accuracy, seed=trial, draws=200)
-        covered += found.low <= 10.0 <= found.high
-    assert 0.91 <= covered / 300 <= 0.98
-
-
-@pytest.mark.parametrize(
-    ("method", "reference", "message"),
-    [
-        ([], [], "0 seeds against 0"),
-        ([np.ones((3, 2))], [np.ones((3, 2))] * 2, "1 seeds against 2"),
-        ([np.ones((3, 2))], [np.ones((4, 2))], "cannot be paired"),
-        ([np.ones((0, 2))], [np.ones((0, 2))], "no image"),
-    ],
-)
-def test_what_cannot_be_paired_is_refused(method: list, reference: list, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        paired_interval(method, reference, accuracy, seed=0)
+def test_no_image_is_refused() -> None:
+    with pytest.raises(UserError, match="no image"):
+        replicates(np.ones((0, 2)), accuracy, seed=0)
 
 
 def test_sample_sd() -> None:
@@ -137,3 +103,14 @@ def test_spearman_of_the_papers_dense_rankings() -> None:
     assert round(float(spearman(seg, det)), 2) == -0.62
     assert spearman(np.stack([seg, -seg]), seg[None]).tolist() == pytest.approx([1.0, -1.0])
     assert np.isnan(spearman(np.ones(4), np.arange(4)))
+
+
+def test_a_resampled_correlation_draws_items_too() -> None:
+    """Without noise in the values, what is left is the choice of items."""
+    generator = np.random.default_rng(2)
+    a, b = generator.random(11), generator.random(11)
+    drawn = resampled_correlation(np.tile(a, (300, 1)), b[None])
+    assert drawn.shape == (300,)
+    assert np.nanstd(drawn) == pytest.approx(1 / 10**0.5, rel=0.4)
+    ordered = resampled_correlation(np.tile(a, (300, 1)), a[None])
+    assert np.nanmin(ordered) == pytest.approx(1.0)

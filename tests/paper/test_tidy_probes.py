@@ -8,7 +8,8 @@ import pytest
 from tap.config.methods import CRITERIA, SCORES
 from tap.criteria.registry import CRITERIA as REGISTRY
 from tap.errors import UserError
-from tap.paper.probe_results import Estimate, correlation, read_probe
+from tap.paper.estimate import Estimate
+from tap.paper.probe_results import correlation, read_probe
 from tap.paper.reported import load_reported
 from tap.paper.tidy_probes import SCHEMA, gather_probes, read_tidy_probes, write_tidy_probes
 from tap.plan.results import tidy_path
@@ -18,7 +19,7 @@ DROPS = {("coverage", block, alpha): 2.0 + alpha for block in (3, 6) for alpha i
 
 
 def test_one_row_per_probe_and_metric_and_the_csv_gives_it_back(results) -> None:
-    results.probe("seg", "layers", {("random", 3, 1.0): 4.0})
+    results.probe("seg", "layers", {("random", 3, 1.0): 4.0}, seeds=(0,))
     results.probe("seg", "recovery", DROPS, seeds=(0, 1))
     path = write_tidy_probes("desk", "seg", results.root, Stamp("gather_probes"))
     assert path == results.root / tidy_path("desk", "probes_seg")
@@ -99,14 +100,15 @@ def test_names_of_criteria_are_those_of_the_registry_and_of_the_printed_tables()
 def test_correlation_resamples_both_sides() -> None:
     generator = np.random.default_rng(0)
     first, second = (
-        [Estimate(sign * k, sign * k + generator.normal(0, 0.1, 50)) for k in range(6)] for sign in (1.0, -1.0)
+        [Estimate(np.array([sign * k]), (sign * k + generator.normal(0, 0.1, 50))[None], 9) for k in range(6)]
+        for sign in (1.0, -1.0)
     )
     value, bounds = correlation(first, second)
     assert value == -1
     assert (bounds.low, bounds.high) == (-1, -1)
-    value, bounds = correlation(first, [Estimate(item.value, None) for item in second])
+    value, bounds = correlation(first, [Estimate(item.by_seed, None) for item in second])
     assert (value, bounds) == (-1, None)
-    assert np.isnan(correlation(first, [Estimate(1.0, np.ones(50))] * 6)[0])
+    assert np.isnan(correlation(first, [Estimate(np.ones(1), np.ones((1, 50)), 9)] * 6)[0])
     for few in ([], first[:1]):
         value, bounds = correlation(few, few)
         assert np.isnan(value)
@@ -122,7 +124,7 @@ def test_a_record_without_facts_is_refused(results) -> None:
 
 
 def test_a_value_that_its_per_image_values_do_not_give_is_refused(results) -> None:
-    results.probe("cls", "layers", {("random", 1, None): 4.0})
+    results.probe("cls", "layers", {("random", 1, None): 4.0}, seeds=(0,))
     path = results.root / "results/desk/probes/cls/layers/values.csv"
     values = pd.read_csv(path)
     values.loc[1, "value"] = 79.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from tap.paper.audit.beside import TableBeside, tables_beside
 from tap.paper.audit.chain import Link, id_of, read_chain, upstream
 from tap.paper.audit.claim import Claim, Judgement, load_claims
-from tap.paper.audit.outcome import Outcome, Verdict, combine
+from tap.paper.audit.outcome import Outcome, Verdict
 from tap.paper.audit.words import Picture, kept_pages, pictures_of
 from tap.paper.consistency import findings
 from tap.paper.consistency.rule import EXACT, Finding
@@ -137,9 +137,7 @@ def _distrusted(judgement: Judgement, chain: Mapping[str, Link], alterations: tu
     outcomes = tuple(_without_edited(outcome, judgement.scale, chain, alterations) for outcome in judgement.outcomes)
     if outcomes == judgement.outcomes:
         return judgement
-    pairs = zip(judgement.claim.parts, outcomes, strict=True)
-    judged = [outcome.verdict for part, outcome in pairs if judgement.scale in part.scales]
-    return replace(judgement, outcomes=outcomes, verdict=combine(judged))
+    return replace(judgement, outcomes=outcomes, verdict=judgement.claim.verdict_of(outcomes, judgement.scale))
 
 
 def _without_edited(

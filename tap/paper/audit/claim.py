@@ -15,17 +15,19 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tap.errors import UserError
+from tap.paper.audit.comparable import not_comparable
+from tap.paper.audit.decision import Decision, corrected_verdicts, holm
 from tap.paper.audit.outcome import Outcome, Verdict, combine, not_measured
-from tap.paper.audit.predicates import OF_LEARNING, PREDICATES
+from tap.paper.audit.predicates import OF_LEARNING, OF_PROBES, PREDICATES
 from tap.paper.audit.words import stand_ins
 from tap.paper.evidence import Evidence, reference
-from tap.paper.learned import learning_note
 from tap.paper.reported import load_reported, reported_labels
 from tap.paper.yaml_file import read_yaml
 from tap.task_facts import TASKS
 
 FOLDER = Path(__file__).parents[1] / "claims"
 SOURCES = ("claim-map", "abstract", "text")
+_TESTED = (Verdict.SUPPORTED, Verdict.CONTRADICTED, Verdict.INCONCLUSIVE)
 _SMOKE = "results at a scale whose numbers mean something (this is smoke)"
 
 
@@ -38,6 +40,8 @@ class Part(BaseModel):
     predicate: str = Field(description="name of the predicate")
     arguments: dict[str, Any] = Field(description="what the predicate gets")
     scales: tuple[Literal["desk", "paper"], ...] = Field(("desk", "paper"), min_length=1, description="where to judge")
+    needed: bool = Field(False, description="whether the claim falls with this part alone")
+    training: bool = Field(False, description="whether it is about how something trains, which takes enough updates")
 
     @model_validator(mode="after")
     def _fits(self) -> Part:
@@ -59,8 +63,8 @@ class Part(BaseModel):
         if evidence.scale == "smoke":
             return not_measured(_SMOKE)
         outcome = PREDICATES[self.predicate](evidence, **self.arguments)
-        if self.predicate in OF_LEARNING and outcome.verdict != Verdict.NOT_MEASURED:
-            outcome = _comparable(outcome, evidence)
+        if self.predicate in (*OF_LEARNING, *OF_PROBES) and outcome.verdict != Verdict.NOT_MEASURED:
+            outcome = self._comparable(outcome, evidence)
         if evidence.scale in self.scales:
             return outcome
         text = f"Can be judged at {' or '.join(self.scales)} scale only"
@@ -75,7 +79,25 @@ class Part(BaseModel):
             outcome.runs,
             outcome.devices,
             (f"results at {' or '.join(self.scales)} scale",),
+            outcome.by_seed,
         )
+
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks that it is about."""
+        named = self.arguments.values()
+        return [task for task in TASKS if any(task == value for value in named)]
+
+    def _comparable(self, outcome: Outcome, evidence: Evidence) -> Outcome:
+        """The outcome, or that what was measured does not test the statement, whatever it says."""
+        metrics = [
+            self.arguments[name] for name in ("metric", "first_metric", "second_metric") if name in self.arguments
+        ]
+        note = not_comparable(evidence, self.tasks, metrics, outcome.runs, self.training)
+        if not note:
+            return outcome
+        sentence = f"{note} {outcome.sentence.removesuffix(outcome.reason).rstrip()}"
+        return replace(outcome, verdict=Verdict.NOT_COMPARABLE, sentence=sentence, p=None, reason=note)
 
 
 def _with_data(outcome: Outcome, evidence: Evidence) -> Outcome:
@@ -88,14 +110,6 @@ def _with_data(outcome: Outcome, evidence: Evidence) -> Outcome:
 def _stand_ins(evidence: Evidence, tasks: Sequence[str]) -> str:
     configured = evidence.settings.tasks
     return stand_ins((task, configured[task].data.name) for task in tasks if task in configured)
-
-
-def _comparable(outcome: Outcome, evidence: Evidence) -> Outcome:
-    """The outcome, or that it is none because the register of a run behind it did not learn."""
-    note = learning_note(evidence, outcome.runs)
-    if not note:
-        return outcome
-    return replace(outcome, verdict=Verdict.NOT_COMPARABLE, sentence=f"{note} {outcome.sentence}")
 
 
 class Grounds(BaseModel):
@@ -129,12 +143,8 @@ class Claim(BaseModel):
     @property
     def tasks(self) -> list[str]:
         """Tasks that the parts are about."""
-        named = [value for part in self.parts for value in part.arguments.values()]
-        return [
-            task
-            for task in TASKS
-            if any(task == value or (isinstance(value, list) and task in value) for value in named)
-        ]
+        named = {task for part in self.parts for task in part.tasks}
+        return [task for task in TASKS if task in named]
 
     def judge(self, evidence: Evidence) -> Judgement:
         """The verdict on this claim.
@@ -146,10 +156,26 @@ class Claim(BaseModel):
         data = _stand_ins(evidence, self.tasks)
         if evidence.scale == "smoke":
             return Judgement(self, evidence.scale, Verdict.NOT_MEASURED, outcomes, data)
-        judged = [
-            outcome.verdict for part, outcome in zip(self.parts, outcomes, strict=True) if evidence.scale in part.scales
-        ]
-        return Judgement(self, evidence.scale, combine(judged), outcomes, data)
+        outcomes = corrected(outcomes)
+        return Judgement(self, evidence.scale, self.verdict_of(outcomes, evidence.scale), outcomes, data)
+
+    def verdict_of(self, outcomes: Sequence[Outcome], scale: str) -> Verdict:
+        """The verdict that the outcomes of its parts make at a scale."""
+        pairs = [(part, outcome) for part, outcome in zip(self.parts, outcomes, strict=True) if scale in part.scales]
+        return combine([outcome.verdict for _, outcome in pairs], [part.needed for part, _ in pairs])
+
+
+def corrected(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """The outcomes of a claim's parts after Holm's correction, with their adjusted p-values."""
+    parts = [Decision(item.verdict, item.p if item.verdict in _TESTED else None) for item in outcomes]
+    adjusted, count = holm([part.p for part in parts]), sum(part.p is not None for part in parts)
+    found = []
+    for outcome, part, verdict, p in zip(outcomes, parts, corrected_verdicts(parts), adjusted, strict=True):
+        if verdict != outcome.verdict:
+            reason = f"Of {count} parts looked at, its p-value is {p:.2g} by Holm's correction."
+            outcome = replace(outcome, verdict=verdict, sentence=f"{outcome.sentence} {reason}", reason=reason)
+        found.append(outcome if part.p is None else replace(outcome, p=p))
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -178,6 +204,9 @@ class Judgement:
         else:
             text = f"{self.verdict} at {self.scale} scale"
         text += f", {self.data}" if self.data else ""
+        against = sum(outcome.verdict == Verdict.CONTRADICTED for outcome in self.outcomes)
+        if against and self.verdict != Verdict.CONTRADICTED:
+            text += f"; {against} of its parts contradicted"
         judged = [part for part in self.claim.parts if self.scale in part.scales]
         if self.scale != "smoke" and 0 < len(judged) < len(self.claim.parts):
             text += f" ({len(judged)} of {len(self.claim.parts)} parts; the others need another scale)"

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tap.paper.statistics import Interval
-
 
 class Verdict(StrEnum):
     """What the measurements say of a claim."""
@@ -33,6 +31,9 @@ class Outcome:
         runs: ids of the runs behind it.
         devices: what they ran on.
         missing: what has not been made, in words: quantities with the runs that should give them.
+        by_seed: the number of each seed, in the order of `seeds`; empty where there is none of its own.
+        p: two-sided p-value of its distance from what is claimed; None where it has none.
+        reason: why it decides nothing, or does not test the claim, as sentences; empty where it decides.
     """
 
     verdict: Verdict
@@ -44,6 +45,9 @@ class Outcome:
     runs: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    by_seed: tuple[float, ...] = ()
+    p: float | None = None
+    reason: str = ""
 
 
 def not_measured(*missing: str) -> Outcome:
@@ -55,21 +59,22 @@ def not_measured(*missing: str) -> Outcome:
     return Outcome(Verdict.NOT_MEASURED, f"Not measured: {'; '.join(missing)}.", missing=missing)
 
 
-def by_interval(interval: Interval | None, threshold: float = 0.0) -> Verdict:
-    """Whether a number lies above a threshold: only an interval that leaves the threshold out decides."""
-    if interval is None:
-        return Verdict.INCONCLUSIVE
-    if interval.low > threshold:
-        return Verdict.SUPPORTED
-    return Verdict.CONTRADICTED if interval.high < threshold else Verdict.INCONCLUSIVE
+def combine(verdicts: Sequence[Verdict], needed: Sequence[bool] | None = None) -> Verdict:
+    """Of a claim with several parts: only all parts together support it.
 
+    It is contradicted where a part that it needs is, or every part that decides anything. Otherwise one part that holds
+    differently leaves it open, and the parts tell. Parts whose measurements cannot be compared with the paper's settle
+    nothing.
 
-def combine(verdicts: Sequence[Verdict]) -> Verdict:
-    """Of a claim with several parts: one contradiction contradicts it, and only all parts together support it.
-
-    Parts whose measurements cannot be compared with the paper's settle nothing.
+    Args:
+        verdicts: of the parts.
+        needed: whether the claim falls with each; none of them if not given.
     """
-    if Verdict.CONTRADICTED in verdicts:
+    needed = [False] * len(verdicts) if needed is None else needed
+    if any(part == Verdict.CONTRADICTED and needs for part, needs in zip(verdicts, needed, strict=True)):
+        return Verdict.CONTRADICTED
+    measured = [verdict for verdict in verdicts if verdict not in (Verdict.NOT_MEASURED, Verdict.NOT_COMPARABLE)]
+    if measured and all(verdict == Verdict.CONTRADICTED for verdict in measured):
         return Verdict.CONTRADICTED
     if not verdicts or all(verdict == Verdict.NOT_MEASURED for verdict in verdicts):
         return Verdict.NOT_MEASURED

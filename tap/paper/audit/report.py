@@ -15,11 +15,14 @@ from tap.paper.tables.caption import SMOKE_NOTE
 from tap.paper.tables.table import Status
 
 HOW_TO_READ = {
-    Verdict.SUPPORTED: "every part that this scale can judge was measured, and no interval includes the opposite",
-    Verdict.CONTRADICTED: "at least one part is clearly the other way round",
-    Verdict.INCONCLUSIVE: "intervals include both, parts are not measured yet, or results are not as a job made them",
-    Verdict.NOT_COMPARABLE: "what was measured does not test it: speeds count at the paper's shapes on a GPU, and a "
-    "register where it has learned",
+    Verdict.SUPPORTED: "every part that this scale can judge was measured, and no interval over seeds and "
+    "units includes the opposite",
+    Verdict.CONTRADICTED: "a part that it needs, or every part that decides anything, is clearly the other way round "
+    "in three seeds or more",
+    Verdict.INCONCLUSIVE: "intervals include both, parts disagree or are not measured yet, or results are not as a job "
+    "made them",
+    Verdict.NOT_COMPARABLE: "what was measured does not test it: the task is not above its floor, a register did not "
+    "learn, a training was too short, tokens are off the budget, or speeds were taken on another class of device",
     Verdict.NOT_MEASURED: "what it takes has not been made at this scale",
 }
 MARKS = {
@@ -100,7 +103,8 @@ def _markdown_claim(judgement: Judgement) -> list[str]:
     lines += [f"**{judgement.headline}**. {claim.where}. {', '.join(claim.evidence.tables)}", ""]
     for part, outcome in zip(claim.parts, judgement.outcomes, strict=True):
         runs = f" Runs: {', '.join(outcome.runs)}." if outcome.runs else ""
-        lines.append(f"- {MARKS[outcome.verdict]} {outcome.verdict}: {part.says}. {outcome.sentence}{runs}")
+        needs = " (the claim falls with it)" if part.needed else ""
+        lines.append(f"- {MARKS[outcome.verdict]} {outcome.verdict}: {part.says}{needs}. {outcome.sentence}{runs}")
     return [*lines, ""]
 
 
@@ -127,6 +131,10 @@ def _claim(judgement: Judgement) -> dict[str, Any]:
                 "low": outcome.low,
                 "high": outcome.high,
                 "seeds": list(outcome.seeds),
+                "by_seed": list(outcome.by_seed),
+                "p": outcome.p,
+                "reason": outcome.reason,
+                "needed": part.needed,
                 "runs": list(outcome.runs),
                 "devices": list(outcome.devices),
                 "missing": list(outcome.missing),

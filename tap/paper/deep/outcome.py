@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tap.errors import UserError
+from tap.paper.deep.texts import of_interval
 from tap.paper.difference import Difference
 
 _NOTHING: Final = (None, "", "0 times", "no such line", "not measured")
@@ -62,6 +63,17 @@ class Outcome:
 
         def is_unknown(item: Difference) -> bool:
             return item.file in files and _states_nothing(item)
+
+        def is_of_interval(item: Difference) -> bool:
+            return item.file in files and of_interval(item)
+
+        bounds = list(filter(is_of_interval, self.differences))
+        if bounds:
+            self.differences = [item for item in self.differences if not is_of_interval(item)]
+            self.notes.append(
+                f"{len(bounds)} bounds of intervals, and verdicts by them, in {len({item.file for item in bounds})} "
+                f"files of other code are others by today's (the first: {bounds[0]}); their own code compares them"
+            )
 
         unknown = list(filter(is_unknown, self.differences))
         if unknown:

@@ -19,6 +19,9 @@ _WIDTH: Final = 100
 _KEYS: Final = 4
 _NAMES: Final = ("scale", "kind", "row", "column", "other", "metric", "panel", "task", "series", "layer")
 """Columns that say what a line of a table or figure is about."""
+_BRACKETS: Final = re.compile(r"\[[-+\d., ]+\]")
+_OF_INTERVALS: Final = re.compile(r"(.*[., ])?(low|high|verdict)")
+"""Names of cells and keys: the last word of theirs."""
 _NUMBER: Final = re.compile(r"\d+(?:[.,]\d+)*")
 
 
@@ -69,6 +72,7 @@ def number_differences(file: str, recorded: str, recomputed: str) -> list[Differ
 
     Today's code may add columns and rows, so every number of the recorded file is looked for in the new one: in a CSV
     in the line of the same names, in any other file anywhere in the rows of its tables, as often as it stands there.
+    There, what stands in brackets is left out: intervals, which the CSV beside it has too.
 
     Args:
         file: its name.
@@ -76,15 +80,24 @@ def number_differences(file: str, recorded: str, recomputed: str) -> list[Differ
         recomputed: what was made anew.
     """
     if file.endswith(".csv"):
-        return list(_cells_elsewhere(file, recorded, recomputed))[:SHOWN]
+        found = list(_cells_elsewhere(file, recorded, recomputed))
+        bounds = [item for item in found if of_interval(item)]
+        return [item for item in found if not of_interval(item)][:SHOWN] + bounds
     ours, theirs = (
-        Counter(number for row in _rows(text) for number in _NUMBER.findall(row)) for text in (recorded, recomputed)
+        Counter(number for row in _rows(text) for number in _NUMBER.findall(_BRACKETS.sub("", row)))
+        for text in (recorded, recomputed)
     )
     lost = ours - theirs
     return [
         Difference(file, f"{number} in rows of tables", f"{ours[number]} times", f"{theirs[number]} times")
         for number in sorted(lost)
     ][:SHOWN]
+
+
+def of_interval(item: Difference) -> bool:
+    """Whether a value is a bound of an interval, or decided by one: which of them code states depends on what it
+    resamples, while the number between the bounds does not."""
+    return _OF_INTERVALS.fullmatch(item.field) is not None
 
 
 def _cells_elsewhere(file: str, recorded: str, recomputed: str) -> Iterator[Difference]:

@@ -26,7 +26,7 @@ _PREAMBLE: Final = r"""\documentclass[a4paper,10pt]{article}
 % A box that shrinks to the line and to the page, and never grows.
 \newcommand{\fitted}[1]{\sbox{\both}{#1}%
   \ifdim\wd\both>\linewidth\sbox{\both}{\resizebox{\linewidth}{!}{\usebox{\both}}}\fi
-  \ifdim\dimexpr\ht\both+\dp\both>\most\sbox{\both}{\resizebox{!}{\most}{\usebox{\both}}}\fi
+  \ifdim\dimexpr\ht\both+\dp\both>\most\sbox{\both}{\resizebox*{!}{\most}{\usebox{\both}}}\fi
   \usebox{\both}}
 \newcommand{\titled}[2]{\begin{tabular}[t]{@{}l@{}}\textit{#1}\\[3pt]#2\end{tabular}}
 % Side by side where little shrinking is enough, else one below the other.

@@ -12,13 +12,14 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from tap.config.methods import SCORES
+from tap.paper.estimate import Derived
 from tap.paper.evidence import Evidence
 from tap.paper.figures.captions import UNCERTAIN, drop_words
 from tap.paper.figures.figure import PaperFigure
 from tap.paper.figures.panels import blocks, criteria_handles, curve, drops_by_block, handle, mark, missing
 from tap.paper.figures.probe_data import ATTENTION, COVERAGE, IN_PAPER, drops, framed, line, runs_of, spread
 from tap.paper.figures.style import CRITERIA, OTHERS, TASKS, TEXT_WIDTH
-from tap.paper.probe_results import Estimate, correlation
+from tap.paper.probe_results import correlation
 from tap.paper.tidy_probes import LAYERS, RECOVERY
 from tap.paper.units import axis_of
 from tap.task_facts import DENSE_TASKS, METRICS
@@ -68,7 +69,7 @@ def _lines(evidence: Evidence) -> Iterator[dict]:
     if tuple(probe.task for probe in dense[:2]) == _PAIR:
         common = [name for name in means[0] if name in means[1]]
         value, bounds = correlation(*([part[name] for name in common] for part in means[:2]))
-        found = line("c", dense[0], "", "rank correlation", 0, Estimate(value, None))
+        found = line("c", dense[0], "", "rank correlation", 0, Derived(value, None))
         known = {} if bounds is None else {"low": bounds.low, "high": bounds.high}
         runs = " ".join((*found["runs"].split(), *runs_of(dense[1])))
         yield {**found, "task": ", ".join(_PAIR), "runs": runs, **known}

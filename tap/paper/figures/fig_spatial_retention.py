@@ -15,7 +15,6 @@ from tap.paper.figures.figure import PaperFigure
 from tap.paper.figures.panels import task_panels
 from tap.paper.figures.points import METHODS, OTHER, entry, framed, marks
 from tap.paper.figures.style import COLUMN_WIDTH, TASKS
-from tap.paper.statistics import interval
 from tap.paper.tables.tab_spatial_statistics import COLUMNS
 from tap.paper.tables.tab_spatial_statistics import METHODS as SHOWN
 
@@ -44,9 +43,9 @@ def data(evidence: Evidence) -> pd.DataFrame:
 def _lines(evidence: Evidence) -> Iterator[dict[str, Any]]:
     for column, (task, metric) in COLUMNS.items():
         for method in SHOWN:
-            value, drawn = evidence.value(task, method, metric), evidence.measured(task).resampled(method, metric)
-            if value is not None and drawn is not None:
-                value = replace(value, interval=interval(value.mean, drawn))
+            value, known = evidence.value(task, method, metric), evidence.measured(task).estimate(method, metric)
+            if value is not None and known is not None:
+                value = replace(value, interval=known.interval)
             yield from entry(value, task=task, series=method, metric=column)
             if method != TAP:
                 change = evidence.difference(task, TAP, method, metric)

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from tap.config.methods import DENSE, SCORES
-from tap.paper.probe_results import Estimate, ProbeResults
+from tap.paper.estimate import Derived, Estimate
+from tap.paper.probe_results import ProbeResults
 from tap.paper.reported import load_reported, reported_path
 from tap.task_facts import TASKS
 
 COLUMNS = ("panel", "task", "metric", "series", "layer", "value", "low", "high", "sd", "in_paper", "runs")
 """One line per drawn number, in points (or the metric's own unit): panel, what it is of, its value, 95 % interval over
-the images, standard deviation over seeds, whether the paper's figure has it, and the ids of the probe and of its
+images and seeds, standard deviation over seeds, whether the paper's figure has it, and the ids of the probe and of its
 checkpoints. Layer 0 is a mean over all probed blocks."""
 
 IN_PAPER = tuple(task for task in TASKS if reported_path(f"tab:{task}").is_file())
@@ -43,7 +44,13 @@ def spread(probe: ProbeResults, criterion: str, metric: str, alpha: float) -> fl
 
 
 def line(
-    panel: str, probe: ProbeResults, metric: str, series: str, layer: int, estimate: Estimate, sd: float | None = None
+    panel: str,
+    probe: ProbeResults,
+    metric: str,
+    series: str,
+    layer: int,
+    estimate: Estimate | Derived,
+    sd: float | None = None,
 ) -> dict:
     """A line of `COLUMNS`."""
     bounds = estimate.interval

@@ -133,8 +133,8 @@ def _seeds(measured: Measured, methods: Sequence[str], name: str) -> str:
     if len(seeds) == 1:
         return f"One seed ({seeds[0]})."
     return (
-        f"Means over {len(seeds)} seeds; {escape(name)}.csv has the standard deviations and the paired bootstrap "
-        "intervals of the changes."
+        f"Means over {len(seeds)} seeds; {escape(name)}.csv has the value of each, the standard deviations and the "
+        "paired bootstrap intervals of the changes over seeds and units (images, or the places that these show)."
     )
 
 

@@ -1,8 +1,9 @@
 """Measured beside reported: values side by side; of judged columns also signs, order and rank correlation.
 
 The two come from different data, models and devices, so values are only set side by side. What is judged is the sign
-of every change from no pruning and the order of every pair of methods. An interval that includes zero settles nothing,
-and is called unresolved rather than agreement or contradiction.
+of every change from no pruning and the order of every pair of methods, by the rule of the audit
+(`tap.paper.audit.decision`): an interval that includes zero settles nothing, nor do one or two seeds that point the
+other way, which is called unresolved rather than agreement or contradiction.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import numpy as np
 import pandas as pd
 
 from tap.config.methods import DENSE
+from tap.paper.audit.decision import sign_of
+from tap.paper.audit.outcome import Verdict
 from tap.paper.measured import Value
 from tap.paper.reported import Row
-from tap.paper.statistics import Interval, interval, spearman
+from tap.paper.statistics import Interval, interval, resampled_correlation, spearman
 from tap.paper.tables.table import Filled, number_of, status_of, text_of
 
 AGREES, CONTRADICTS, UNRESOLVED = "agrees", "contradicts", "unresolved"
 NOT_MEASURED, NOT_REPORTED, NO_VERDICT = "not measured", "not reported", ""
+_VERDICTS = {Verdict.SUPPORTED: AGREES, Verdict.CONTRADICTED: CONTRADICTS, Verdict.INCONCLUSIVE: UNRESOLVED}
 
 COLUMNS = (
     "scale",
@@ -68,7 +72,8 @@ def rank_correlation(frame: pd.DataFrame, metric: str, filled: Filled | None = N
     Args:
         frame: what `compare` returned.
         metric: the score.
-        filled: where given, the interval over resamples of the images comes from its runs; else the bounds are NaN.
+        filled: where given, the interval over resamples of images, seeds and rows comes from its runs; else the bounds
+            are NaN.
 
     Returns:
         Number of common rows, and the correlation; None for fewer than three rows or a side without differences.
@@ -82,12 +87,11 @@ def rank_correlation(frame: pd.DataFrame, metric: str, filled: Filled | None = N
     if math.isnan(estimate):
         return len(rows), None
     measured = None if filled is None else filled.evidence.measured(filled.table.task)
-    parts = [measured.resampled(row, metric) for row in rows["row"]] if measured is not None else []
-    known = [part for part in parts if part is not None]
+    parts = [measured.estimate(row, metric) for row in rows["row"]] if measured is not None else []
+    known = [part.drawn for part in parts if part is not None and part.drawn is not None]
     if not known or len(known) < len(rows):
         return len(rows), Interval(estimate, math.nan, math.nan)
-    resampled = spearman(np.stack(known, axis=1), printed[None])
-    return len(rows), interval(estimate, resampled[~np.isnan(resampled)])
+    return len(rows), interval(estimate, resampled_correlation(np.stack(known, axis=1), printed[None]))
 
 
 def verdicts(frame: pd.DataFrame, metric: str | None = None) -> dict[str, int]:
@@ -183,8 +187,7 @@ def _judged(difference: object, printed: float | None) -> dict:
     if printed == 0:  # a tie at the printed precision says nothing about the order
         return found | {"verdict": NO_VERDICT}
     same = (difference.mean > 0) == (printed > 0) and difference.mean != 0
-    resolved = AGREES if same else CONTRADICTS
-    return found | {"same_sign": same, "verdict": resolved if bounds is not None and bounds.sign else UNRESOLVED}
+    return found | {"same_sign": same, "verdict": _VERDICTS[sign_of(difference, printed).verdict]}
 
 
 def _bounds(low: float | None, high: float | None) -> str:

@@ -23,6 +23,7 @@ CELL_COLUMNS = (
     "unit",
     "value",
     "sd",
+    "by_seed",
     "low",
     "high",
     "text",
@@ -36,8 +37,9 @@ CELL_COLUMNS = (
     "runs",
 )
 """One line per cell, with what it takes to walk back to its runs: row and its printed name, column and unit; value, SD
-over seeds and paired 95 % interval (of changes), or words; number of seeds; how the cell is known
-(`tap.paper.tables.table.Status`); whether the paper has it; then where it was measured, and the ids of all runs."""
+over seeds, the value of each seed, and 95 % interval over units and seeds (of changes), or words; number of seeds; how
+the cell is known (`tap.paper.tables.table.Status`); whether the paper has it; then where it was measured, and the ids
+of all runs."""
 
 _FACTS = ("device", "batch", "dtype", "kernel")
 
@@ -110,6 +112,7 @@ def to_csv(filled: Filled) -> str:
             if isinstance(content, Value):
                 bounds = content.interval
                 line |= {"sd": content.sd, "n_seeds": len(content.seeds), "runs": " ".join(content.runs)}
+                line |= {"by_seed": " ".join(map(repr, content.by_seed))}
                 line |= {} if bounds is None else {"low": bounds.low, "high": bounds.high}
                 line |= {name: "; ".join(filled.evidence.facts(content.runs, name)) for name in _FACTS}
             lines.append(line)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from tap.config.methods import DENSE
 from tap.paper.learned import learning_note
+from tap.paper.measured import Value
 from tap.paper.reported import Row
 from tap.paper.statistics import Interval
 from tap.paper.tables.caption import SMOKE_NOTE
@@ -23,12 +24,13 @@ from tap.paper.tables.compare import (
 )
 from tap.paper.tables.latex import MISSING
 from tap.paper.tables.render import runs_behind
-from tap.paper.tables.table import Filled, Status, number_of, status_of, text_of
+from tap.paper.tables.table import Content, Filled, Status, number_of, status_of, text_of
 
 _JUDGED = (
     "Data, model and device differ from the paper's, so values are not expected to be equal; signs and order are "
-    "what can be compared. Intervals are 95 % paired bootstrap intervals over the test images; one that includes "
-    "zero settles nothing. Reported differences come without intervals."
+    "what can be compared. Intervals are 95 % paired bootstrap intervals over the test images, or the places that "
+    "these show, and over seeds; one that includes zero settles nothing, nor do fewer than three seeds contradict. "
+    "Reported differences come without intervals. Values of single seeds stand in parentheses."
 )
 _BESIDE = "Verdicts on what the paper claims of these numbers are in the audit."
 _MEANINGS = {
@@ -90,9 +92,10 @@ def _score_section(filled: Filled, frame: pd.DataFrame, names: dict[str, str], s
         change = _number(line.measured_difference, "+.2f")
         if not math.isnan(_float(line.low)):
             change += f" [{line.low:+.2f}, {line.high:+.2f}]"
+        change += _seeds(filled.cells.get((str(line.row), f"{score}_delta")), "+.2f")
         cells = (
             names[str(line.row)],
-            _number(line.measured, ".2f"),
+            _number(line.measured, ".2f") + _seeds(filled.cells.get((str(line.row), score)), ".2f"),
             _number(line.reported, ".1f"),
             change,
             _number(line.reported_difference, "+.1f"),
@@ -143,7 +146,14 @@ def _correlation_sentence(common: int, correlation: Interval | None) -> str:
     text = f"Rank correlation (Spearman) with the paper over {common} common rows: {correlation.estimate:+.2f}"
     if math.isnan(correlation.low):
         return f"{text}."
-    return f"{text}, 95 % interval over the test images {correlation.low:+.2f} to {correlation.high:+.2f}."
+    bounds = f"95 % interval over units, seeds and rows {correlation.low:+.2f} to {correlation.high:+.2f}"
+    return f"{text}, {bounds}: {'the order agrees' if correlation.sign > 0 else 'the order is not resolved'}."
+
+
+def _seeds(content: Content | None, form: str) -> str:
+    """The values of single seeds behind a mean, in parentheses."""
+    values = content.by_seed if isinstance(content, Value) else ()
+    return f" ({', '.join(format(value, form) for value in values)})" if len(values) > 1 else ""
 
 
 def _float(value: object) -> float:

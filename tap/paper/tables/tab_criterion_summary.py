@@ -32,7 +32,8 @@ def cells(evidence: Evidence) -> Cells:
         drops = probe.mean_drops(TASKS[task].score.name)
         runs = (probe.id, *probe.runs)
         for name, drop in drops.items():
-            found[name, task] = Value(drop.value, None, probe.seeds, runs, drop.interval)
+            by_seed = tuple(map(float, drop.by_seed))
+            found[name, task] = Value(drop.value, None, probe.seeds, runs, drop.interval, by_seed)
         if TASKS[task].dense:
             for name, rank in ranks(drops).items():
                 found[name, f"{task}_rank"] = Value(rank.value, None, probe.seeds, runs, rank.interval)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
+from tap.paper.estimate import Estimate, over_seeds
 from tap.paper.evidence import Evidence
 from tap.paper.measured import Value
-from tap.paper.probe_results import Estimate, ProbeResults
+from tap.paper.probe_results import ProbeResults
 from tap.paper.reported import Row
-from tap.paper.statistics import interval, sample_sd
 from tap.paper.tables.protocol import protocol
 from tap.paper.tables.table import PLUS_MINUS, Cells, Content, Head, Table, stated
 from tap.paper.tidy_probes import NO_PRUNING, RECOVERY
@@ -71,11 +69,9 @@ def paired(probe: ProbeResults, metric: str, layer: int) -> dict[str, Value]:
     }
 
     def value(estimates: Sequence[Estimate], bounds: bool = False) -> Value:
-        values = [estimate.value for estimate in estimates]
-        known = [estimate.resampled for estimate in estimates if estimate.resampled is not None]
-        mean = float(np.mean(values))
-        found = interval(mean, np.mean(known, axis=0)) if bounds and len(known) == len(values) else None
-        return Value(mean, sample_sd(values), probe.seeds, runs, found)
+        joined = over_seeds(estimates)
+        by_seed = dict(zip(probe.seeds, map(float, joined.by_seed), strict=True))
+        return Value.of(by_seed, runs, joined if bounds else None)
 
     difference = value([gain(full, stand_in) for full, stand_in in zip(by_seed[1.0], by_seed[0.0], strict=True)], True)
     found: dict[str, Value] = {

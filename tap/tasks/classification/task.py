@@ -54,7 +54,7 @@ class Classification(Pipeline):
         """Whether the top class is right, and how many patches reached the last block."""
         logits, trace = model(batch.images, batch.sample_ids, return_trace=True)
         return {
-            "sample_id": batch.sample_ids.cpu().numpy(),
+            **batch.identity,
             "correct": (logits.argmax(dim=1) == batch.targets).cpu().numpy(),
             "final_tokens": trace.final_counts.cpu().numpy(),
         }

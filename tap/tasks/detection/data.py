@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import torch
 
 from tap.config.schema import DataConfig, JobSpec
 from tap.errors import UserError
-from tap.tasks.base import Batch, Item, Sample, Splits, batch_seed, seeded_rng, split_item
+from tap.tasks.base import Batch, Item, Sample, Splits, batch_places, batch_seed, seeded_rng, split_item
 from tap.tasks.detection.annotations import Content, read_annotations, without_objects
 from tap.tasks.detection.data_transforms import TRANSFORMS, CocoDataset, LoadListedImage, PackImage, coco_of
+from tap.tasks.microscopy.places import place_of
 from tap.tasks.openmmlab import named_in
 from tap.tasks.subsets import balanced
 
@@ -42,11 +43,21 @@ class DetectionSplit(CocoDataset):
         content: the annotation file.
         numbers: sample ids of the images to show, ascending.
         train: whether items carry the augmentation's seed.
+        place_of: from an image's name to the number of what it is a view of; None where images stand for themselves.
         kwargs: as MMDetection's class takes them.
     """
 
-    def __init__(self, content: Content, numbers: Sequence[int], train: bool, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        content: Content,
+        numbers: Sequence[int],
+        train: bool,
+        place_of: Callable[[str], int] | None = None,
+        **kwargs: Any,
+    ) -> None:
         self.train = train
+        stems = [Path(image["file_name"]).stem for image in content["images"]] if place_of is not None else []
+        self._places = None if place_of is None else {number: place_of(stems[number]) for number in numbers}
         self._numbers = frozenset(numbers)
         api = coco_of(content)
         self._truth = dict(api.imgToAnns)
@@ -74,7 +85,9 @@ class DetectionSplit(CocoDataset):
         index, seed = split_item(item, self.train, len(self))
         if seed is None:
             packed = self.prepare_data(index)
-            return Sample(packed["image"], packed["target"], packed["sample_id"])
+            number = packed["sample_id"]
+            place = None if self._places is None else self._places[number]
+            return Sample(packed["image"], packed["target"], number, place=place)
         with seeded_rng(seed):
             packed = self.prepare_data(index)
         return Sample(packed["image"], packed["target"], packed["sample_id"], seed)
@@ -172,7 +185,8 @@ class Collate:
         """The batch of `samples`."""
         ids = torch.tensor([sample.sample_id for sample in samples], dtype=torch.int64)
         targets = [sample.target for sample in samples]
-        return Batch(torch.stack([sample.image for sample in samples]), targets, ids, batch_seed(samples))
+        images = torch.stack([sample.image for sample in samples])
+        return Batch(images, targets, ids, batch_seed(samples), batch_places(samples))
 
 
 def _read(path: Path, data: DataConfig) -> Content:
@@ -199,6 +213,7 @@ def _split(spec: JobSpec, content: Content, split: str, numbers: np.ndarray, tra
         content,
         numbers.tolist(),
         train,
+        place_of if spec.data.name == "microscopy" else None,
         data_root=spec.data.root,
         data_prefix={"img": _FILES[spec.data.name][split][1]},
         metainfo={"classes": tuple(category["name"] for category in content["categories"])},

@@ -94,7 +94,7 @@ class Detection(Pipeline):
             spec.model.detector.detections,
         )
         tokens = np.array(found.final_tokens)
-        return {"sample_id": batch.sample_ids.cpu().numpy(), "final_tokens": tokens, **matched}
+        return {**batch.identity, "final_tokens": tokens, **matched}
 
     def retained(self, spec: JobSpec, batch: Batch, traces: Sequence[Trace]) -> dict[str, np.ndarray]:
         """Patches inside of boxes, and small objects; crowd regions are no objects."""

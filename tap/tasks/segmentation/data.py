@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,9 @@ from torch import Tensor
 
 from tap.config.schema import DataConfig, JobSpec
 from tap.errors import UserError
-from tap.tasks.base import Batch, Item, Sample, Splits, batch_seed, seeded_rng, split_item
+from tap.tasks.base import Batch, Item, Sample, Splits, batch_places, batch_seed, seeded_rng, split_item
 from tap.tasks.microscopy.frames import CLASSES
+from tap.tasks.microscopy.places import place_of
 from tap.tasks.openmmlab import DATASETS, TRANSFORMS, BaseSegDataset, named_in
 from tap.tasks.segmentation import data_transforms  # noqa: F401  registers ours
 from tap.tasks.subsets import balanced
@@ -51,11 +52,19 @@ class SegmentationSplit(BaseSegDataset):
     Args:
         names: the folder's images without suffix, in order; its own list would take hidden files and folders otherwise.
         train: whether items carry the augmentation's seed.
+        place_of: from an image's name to the number of what it is a view of; None where images stand for themselves.
         kwargs: as MMSegmentation's base class takes them.
     """
 
-    def __init__(self, names: Sequence[str], train: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        train: bool = False,
+        place_of: Callable[[str], int] | None = None,
+        **kwargs: Any,
+    ) -> None:
         self._names = names
+        self._place_of = place_of
         self.train = train
         super().__init__(reduce_zero_label=True, **kwargs)
 
@@ -78,7 +87,9 @@ class SegmentationSplit(BaseSegDataset):
         if seed is None:
             packed = self.prepare_data(index)
             target = Target(packed["labels"], packed["size"])
-            return Sample(packed["image"], target, packed["sample_id"])
+            number = packed["sample_id"]
+            place = None if self._place_of is None else self._place_of(self._names[number])
+            return Sample(packed["image"], target, number, place=place)
         with seeded_rng(seed):
             packed = self.prepare_data(index)
         return Sample(packed["image"], packed["labels"], packed["sample_id"], seed)
@@ -182,7 +193,8 @@ class Collate:
         if self.train:
             targets = torch.stack(targets).long()
         ids = torch.tensor([sample.sample_id for sample in samples], dtype=torch.int64)
-        return Batch(torch.stack([sample.image for sample in samples]), targets, ids, batch_seed(samples))
+        images = torch.stack([sample.image for sample in samples])
+        return Batch(images, targets, ids, batch_seed(samples), batch_places(samples))
 
 
 def _packing(spec: JobSpec, size: int | None, pad_labels: bool) -> dict[str, Any]:
@@ -202,6 +214,7 @@ def _split(spec: JobSpec, folder: str, names: np.ndarray, indices: np.ndarray, t
         "type": "TapSegmentation",
         "names": names.tolist(),
         "train": train,
+        "place_of": place_of if spec.data.name == "microscopy" else None,
         "data_root": spec.data.root,
         "data_prefix": {"img_path": f"images/{folder}", "seg_map_path": f"annotations/{folder}"},
         "img_suffix": _IMAGE_SUFFIX[spec.data.name],

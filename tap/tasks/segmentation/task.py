@@ -93,7 +93,7 @@ class Segmentation(Pipeline):
             for prediction, label in zip(predictions, labels, strict=True)
         ]
         return {
-            "sample_id": batch.sample_ids.cpu().numpy(),
+            **batch.identity,
             "confusion": torch.stack(confusion).cpu().numpy(),
             "final_tokens": np.array([prediction.final_tokens for prediction in predictions]),
         }

@@ -114,8 +114,11 @@ def test_a_wrong_claim_is_refused_by_file(tmp_path: Path, old: str, new: str, me
     ("verdicts", "whole"),
     [
         (["supported", "supported"], "supported"),
-        (["supported", "contradicted"], "contradicted"),
+        (["supported", "contradicted"], "inconclusive"),
+        (["inconclusive", "contradicted"], "inconclusive"),
         (["not measured", "contradicted"], "contradicted"),
+        (["not comparable", "contradicted"], "contradicted"),
+        (["contradicted", "contradicted"], "contradicted"),
         (["supported", "not measured"], "inconclusive"),
         (["supported", "inconclusive"], "inconclusive"),
         (["not measured", "not measured"], "not measured"),
@@ -124,3 +127,9 @@ def test_a_wrong_claim_is_refused_by_file(tmp_path: Path, old: str, new: str, me
 )
 def test_parts_make_a_verdict(verdicts: list[str], whole: str) -> None:
     assert combine([Verdict(item) for item in verdicts]) == whole
+
+
+def test_a_part_that_the_claim_needs_takes_it_along() -> None:
+    verdicts = [Verdict.SUPPORTED, Verdict.CONTRADICTED]
+    assert combine(verdicts, [False, True]) == Verdict.CONTRADICTED
+    assert combine(verdicts, [True, False]) == Verdict.INCONCLUSIVE

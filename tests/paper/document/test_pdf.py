@@ -7,6 +7,8 @@ import shutil
 import pytest
 
 from tap.errors import UserError
+from tap.paper.audit.beside import TableBeside
+from tap.paper.document.contents import TablePart
 from tap.paper.document.job import COMPILERS, SOURCE, write_document, write_pdf
 from tap.paper.document.latex import to_latex
 
@@ -97,3 +99,13 @@ def test_equal_sources_are_equal_files_and_real_errors_are_named(tmp_path, sourc
     source.write_text(source.read_text().replace(r"\par", r"\parr", 1))
     with pytest.raises(UserError, match="Undefined control sequence"):
         write_pdf("desk", tmp_path)
+
+
+@pytest.mark.slow
+@needs_latex
+def test_a_table_that_is_longer_and_wider_than_a_page_shrinks_to_it(tmp_path, source):
+    row = " & ".join(["a cell of a wide table"] * 30) + r" \\"
+    tabular = "\n".join([rf"\begin{{tabular}}{{{'l' * 30}}}", *[row] * 300, r"\end{tabular}"])
+    part = TablePart("tab:long", TableBeside("tab:long", "", (), ()), tabular, "Long and wide.")
+    source.write_text(to_latex([part], "desk"))
+    assert write_pdf("desk", tmp_path).is_file()

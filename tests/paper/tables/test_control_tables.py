@@ -12,6 +12,7 @@ import pytest
 from tap.config.load import load_scale
 from tap.errors import UserError
 from tap.paper.control_results import read_controls
+from tap.paper.estimate import seed_weights
 from tap.paper.evidence import Evidence
 from tap.paper.statistics import contributions, point, replicates
 from tap.paper.tables.build import files_read, render_table
@@ -92,7 +93,7 @@ def test_differences_of_controls_have_paired_intervals_from_their_images(control
             replicates(*contributions("miou", results.of_images(run, name)), seed=seed) for name in ("oracle", "full")
         ]
         drawn.append(parts[0] - parts[1])
-    wanted = np.quantile(np.mean(drawn, axis=0), [0.025, 0.975])
+    wanted = np.quantile((seed_weights(len(drawn), len(drawn[0]), "seg") * drawn).sum(axis=0), [0.025, 0.975])
     assert (found.interval.low, found.interval.high) == pytest.approx(tuple(wanted))
     assert found.interval.low < found.mean < found.interval.high
     assert results.difference("matching_random_learned", "full", "miou").interval is None

@@ -53,3 +53,8 @@ OF_LEARNING = tuple(
 )
 """Predicates about what training has made of a method. Without a register that learned they tell nothing of TAP;
 counts, costs and speeds are what they are whatever a register ranks."""
+OF_PROBES = tuple(
+    predicate.__name__
+    for predicate in (drops_more, gap_shrinks, rankings_oppose, ranks_at, best_is_poor_elsewhere, prefers_endpoint)
+)
+"""Predicates about what a trained encoder makes of a criterion: they need a task on which training it matters."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
 from tap.core.accounting import controller_parameters
 from tap.core.budget import keep_count
+from tap.paper.audit.decision import above, all_above, over_runs
 from tap.paper.audit.outcome import Outcome, Verdict, not_measured
 from tap.paper.audit.predicates.scores import title
 from tap.paper.evidence import Evidence, reference
 from tap.paper.names import quantity, task_title
+from tap.runs import Run
 
 
 def between(
@@ -21,7 +23,7 @@ def between(
     low: float | str | None = None,
     high: float | str | None = None,
 ) -> Outcome:
-    """Whether a quantity lies between two bounds in every run; all runs outside contradict.
+    """Whether a quantity lies between two bounds in every run, by its t interval over seeds; none inside contradicts.
 
     Args:
         evidence: the results.
@@ -35,20 +37,25 @@ def between(
     if not found:
         return not_measured(*evidence.lacking(task, (a,), metric))
     bounds = [float(reference(bound).value or 0) if isinstance(bound, str) else bound for bound in (low, high)]
-    inside = [
-        (bounds[0] is None or number >= bounds[0]) and (bounds[1] is None or number <= bounds[1])
-        for number in found.values()
-    ]
-    verdict = Verdict.SUPPORTED if all(inside) else Verdict.INCONCLUSIVE if any(inside) else Verdict.CONTRADICTED
-    numbers, runs = list(found.values()), tuple(found)
+    numbers, runs, value = list(found.values()), tuple(found), over_runs(found)
+    sides = {}
+    if bounds[0] is not None:
+        sides["low"] = above(value, bounds[0], minimum=0.0)
+    if bounds[1] is not None:
+        sides["high"] = above(over_runs({run: -number for run, number in found.items()}), -bounds[1], minimum=0.0)
+    decision = all_above(sides)
     wanted = " and ".join(
         f"{word} {bound:g}" for word, bound in zip(("at least", "at most"), bounds, strict=True) if bound is not None
     )
     sentence = (
         f"{title(a)}, {task} {metric}: {min(numbers):.4g} to {max(numbers):.4g} over {len(runs)} runs ({wanted})."
     )
-    mean = float(np.mean(numbers))
-    return Outcome(verdict, sentence, mean, runs=runs, devices=evidence.devices(runs))
+    sentence += f" {decision.reason}" if decision.reason else ""
+    seeds = tuple(Run.parse(evidence.scale, run).seed for run in runs)
+    known = value.interval if len(runs) > 1 else None
+    low_high = (None, None) if known is None else (known.low, known.high)
+    outcome = Outcome(decision.verdict, sentence, value.mean, *low_high, seeds, runs, evidence.devices(runs))
+    return replace(outcome, by_seed=tuple(numbers), p=decision.p, reason=decision.reason)
 
 
 def exact_count(evidence: Evidence, *, task: str, method: str) -> Outcome:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from scipy import stats
 
 from tap.errors import UserError
-from tap.paper.audit.outcome import Outcome, Verdict, by_interval, not_measured
+from tap.paper.audit.decision import ALPHA, LEAST_SEEDS, Decision, above, all_above
+from tap.paper.audit.outcome import Outcome, Verdict, not_measured
+from tap.paper.estimate import Derived, Estimate
 from tap.paper.evidence import Evidence, reference
+from tap.paper.measured import Value
 from tap.paper.names import task_title, title_of
-from tap.paper.probe_results import Estimate, ProbeResults, correlation, ranks, stretch
+from tap.paper.probe_results import ProbeResults, correlation, ranks, stretch
 from tap.paper.reported import load_reported
-from tap.paper.statistics import Array
+from tap.paper.statistics import Array, Interval, spearman
 
 
 def drops_more(
@@ -38,7 +44,7 @@ def drops_more(
         f"Drop with {_name(a)} minus drop with {_name(b)}, {task} {metric}, mean over {_blocks(blocks)} and "
         f"{_checkpoints(probe)}: {_shown(gap)}."
     )
-    return _outcome(evidence, [probe], by_interval(gap.interval, points), sentence, gap)
+    return _judged(evidence, probe, sentence, gap, points)
 
 
 def gap_shrinks(evidence: Evidence, *, task: str, metric: str, a: str, b: str) -> Outcome:
@@ -53,7 +59,7 @@ def gap_shrinks(evidence: Evidence, *, task: str, metric: str, a: str, b: str) -
         f"Drop with {_name(a)} minus drop with {_name(b)}, {task} {metric}, mean over {_checkpoints(probe)}: "
         f"{gaps[0].value:+.2f} at {_blocks(early)}, {gaps[1].value:+.2f} at {_blocks(late)}; change {_shown(change)}."
     )
-    return _outcome(evidence, [probe], by_interval(change.interval), sentence, change)
+    return _judged(evidence, probe, sentence, change)
 
 
 def rankings_oppose(
@@ -61,7 +67,9 @@ def rankings_oppose(
 ) -> Outcome:
     """Whether the mean drops of the criteria are negatively correlated by rank between two tasks.
 
-    The images of the two tasks are resampled independently.
+    Images and seeds of the two tasks are resampled independently, and the criteria with them. Beside the interval the
+    p-value of Spearman's correlation over the criteria counts; a contradiction takes as many seeds of one sign as
+    elsewhere, and an interval without the printed correlation.
     """
     probes, absent = _both(evidence, first, second)
     if absent is not None:
@@ -69,43 +77,43 @@ def rankings_oppose(
     drops = [probe.mean_drops(metric) for probe, metric in zip(probes, (first_metric, second_metric), strict=True)]
     names = [name for name in drops[0] if name in drops[1]]
     estimate, found = correlation(*([part[name] for name in names] for part in drops))
-    verdict = Verdict.INCONCLUSIVE
-    if found is not None:
-        verdict = {1: Verdict.CONTRADICTED, -1: Verdict.SUPPORTED, 0: Verdict.INCONCLUSIVE}[found.sign]
+    by_seed = _correlations(*([part[name].by_seed for name in names] for part in drops))
+    decision = _of_correlation(estimate, found, by_seed, len(names), float(reference(reported).value or 0))
     bounds = "" if found is None else f" [{found.low:+.2f}, {found.high:+.2f}]"
     shown = "undefined" if math.isnan(estimate) else f"{estimate:+.2f}{bounds}"
     sentence = (
         f"Spearman correlation of {len(names)} criteria between {first} ({_checkpoints(probes[0])}) and {second} "
         f"({_checkpoints(probes[1])}): {shown} (paper {reference(reported).text})."
     )
+    outcome = _outcome(evidence, probes, decision, sentence, Derived(estimate, None))
     low, high = (None, None) if found is None else (found.low, found.high)
-    return _outcome(evidence, probes, verdict, sentence, Estimate(estimate, None), low, high)
+    return replace(outcome, low=low, high=high, by_seed=by_seed)
 
 
 def ranks_at(evidence: Evidence, *, task: str, metric: str, criterion: str, place: str) -> Outcome:
     """Whether a criterion has the smallest (``first``) or the largest (``last``) mean drop of all.
 
-    Ranks are taken anew on every resample of the images: only an interval of nothing but that rank supports, only one
-    that is a whole rank away contradicts. Who shares the place with others is nearer than that.
+    It is judged by the distance from every other criterion: all of them clearly on the right side support, one clearly
+    on the wrong side, for all that were looked at, contradicts. The rank and its interval are shown.
     """
     probe = evidence.probe(task, "layers")
     if probe is None or criterion not in probe.criteria:
         return _absent(evidence, task, "layers", criterion)
-    rank = ranks(probe.mean_drops(metric))[criterion]
+    drops = probe.mean_drops(metric)
+    rank = ranks(drops)[criterion]
     places = {"first": 1, "last": len(probe.criteria)}
     if place not in places:
         raise UserError(f"place: '{place}' is not one of {', '.join(places)}")
     wanted = places[place]
-    found, verdict = rank.interval, Verdict.INCONCLUSIVE
-    if found is not None and found.low == found.high == wanted:
-        verdict = Verdict.SUPPORTED
-    elif found is not None and not (found.low < wanted + 1 and found.high > wanted - 1):
-        verdict = Verdict.CONTRADICTED
+    gaps = {name: drop - drops[criterion] for name, drop in drops.items() if name != criterion}
+    if place == "last":
+        gaps = {name: drops[criterion] - drops[name] for name in gaps}
+    decision = all_above({name: above(_value(probe, gap), minimum=0.0) for name, gap in gaps.items()})
     sentence = (
         f"Rank of {_name(criterion)} among {len(probe.criteria)} criteria by mean drop (1 is the smallest), {task} "
         f"{metric}, over {_checkpoints(probe)}: {_rank(rank)}; {wanted} is claimed."
     )
-    return _outcome(evidence, [probe], verdict, sentence, rank)
+    return _outcome(evidence, [probe], decision, sentence, rank)
 
 
 def best_is_poor_elsewhere(
@@ -113,7 +121,7 @@ def best_is_poor_elsewhere(
 ) -> Outcome:
     """Whether the criterion with the smallest mean drop on one task ranks in the poorer half on another.
 
-    The images of the two tasks are resampled independently; which criterion is the best is found anew each time.
+    Images and seeds of the two tasks are resampled independently; which criterion is the best is found anew each time.
     """
     probes, absent = _both(evidence, first, second)
     if absent is not None:
@@ -124,14 +132,14 @@ def best_is_poor_elsewhere(
         return not_measured(f"probes of {task_title(first)} and {task_title(second)} with two criteria in common")
     ours, theirs = (ranks({name: part[name] for name in names}) for part in drops)
     best = min(names, key=lambda name: ours[name].value)
-    rank = Estimate(theirs[best].value, _rank_of_best([ours[name] for name in names], [theirs[name] for name in names]))
+    rank = Derived(theirs[best].value, _rank_of_best([ours[name] for name in names], [theirs[name] for name in names]))
     middle = (len(names) + 1) / 2
     sentence = (
         f"{_name(best)} has the smallest mean drop on {first} ({_checkpoints(probes[0])}); rank of the criterion that "
         f"does, among {len(names)} on {second} ({_checkpoints(probes[1])}): {_rank(rank)}; the poorer half, above "
         f"{middle:g}, is claimed."
     )
-    return _outcome(evidence, probes, by_interval(rank.interval, middle), sentence, rank)
+    return _outcome(evidence, probes, _of_rank(rank, middle, min(len(probe.seeds) for probe in probes)), sentence, rank)
 
 
 def prefers_endpoint(evidence: Evidence, *, task: str, metric: str, endpoint: float) -> Outcome:
@@ -147,7 +155,7 @@ def prefers_endpoint(evidence: Evidence, *, task: str, metric: str, endpoint: fl
         f"{ours} minus {other}, {task} {metric}, mean over {_blocks(probe.layers)} and {_checkpoints(probe)}: "
         f"{_shown(gain)}."
     )
-    return _outcome(evidence, [probe], by_interval(gain.interval), sentence, gain)
+    return _judged(evidence, probe, sentence, gain)
 
 
 def _both(evidence: Evidence, *tasks: str) -> tuple[list[ProbeResults], Outcome | None]:
@@ -159,9 +167,55 @@ def _both(evidence: Evidence, *tasks: str) -> tuple[list[ProbeResults], Outcome 
     return [probe for probe in probes.values() if probe is not None], not_measured(*missing) if missing else None
 
 
-def _rank_of_best(ours: list[Estimate], theirs: list[Estimate]) -> Array | None:
+def _of_rank(rank: Derived, middle: float, seeds: int) -> Decision:
+    """Whether a rank lies above the middle, by its interval and by how many resamples say otherwise."""
+    found = rank.interval
+    if found is None or rank.drawn is None:
+        return Decision(Verdict.INCONCLUSIVE, None, "Single images are not known, so nothing is decided.")
+    if seeds < LEAST_SEEDS:
+        return Decision(Verdict.INCONCLUSIVE, None, f"A rank is judged with {LEAST_SEEDS} seeds or more.")
+    others = min(np.mean(rank.drawn <= middle), np.mean(rank.drawn >= middle))
+    p = float(min(1.0, 2 * max(others, 1 / len(rank.drawn))))
+    verdict = {1: Verdict.SUPPORTED, 0: Verdict.INCONCLUSIVE, -1: Verdict.CONTRADICTED}
+    return Decision(verdict[int(found.low > middle) - int(found.high < middle)], p)
+
+
+def _correlations(first: Sequence[Array], second: Sequence[Array]) -> tuple[float, ...]:
+    """The correlation of each seed, of as many as both tasks have."""
+    seeds = min(len(first[0]), len(second[0])) if first else 0
+    found = (
+        spearman(*(np.stack([values[:seeds] for values in part], axis=1) for part in (first, second))) if seeds else ()
+    )
+    return tuple(float(value) for value in found)
+
+
+def _of_correlation(
+    estimate: float, found: Interval | None, by_seed: Sequence[float], items: int, printed: float
+) -> Decision:
+    """Whether a correlation is negative."""
+    if found is None or items < 3 or math.isnan(estimate):
+        return Decision(Verdict.INCONCLUSIVE, None, "There is no interval, so nothing is decided.")
+    p = _p_of_correlation(estimate, items)
+    if p <= ALPHA and found.sign < 0:
+        return Decision(Verdict.SUPPORTED, p)
+    positive = len(by_seed) >= LEAST_SEEDS and min(by_seed) > 0 and not found.low <= printed <= found.high
+    if p <= ALPHA and found.sign > 0 and positive:
+        return Decision(Verdict.CONTRADICTED, p)
+    return Decision(
+        Verdict.INCONCLUSIVE, p, f"Over {items} criteria the interval or too few seeds leave the sign open."
+    )
+
+
+def _p_of_correlation(estimate: float, items: int) -> float:
+    """Two-sided p-value of Spearman's correlation of that many items, by its t statistic."""
+    if abs(estimate) >= 1:
+        return 2 / math.factorial(items)
+    return float(2 * stats.t.sf(abs(estimate) * math.sqrt((items - 2) / (1 - estimate**2)), items - 2))
+
+
+def _rank_of_best(ours: list[Derived], theirs: list[Derived]) -> Array | None:
     """On each resample the rank there of the criterion that is the best here; of several that tie, their mean."""
-    here, there = ([item.resampled for item in part if item.resampled is not None] for part in (ours, theirs))
+    here, there = ([item.drawn for item in part if item.drawn is not None] for part in (ours, theirs))
     if len(here) < len(ours) or len(there) < len(theirs):
         return None
     best = np.stack(here) == np.min(here, axis=0)
@@ -189,7 +243,7 @@ def _shown(estimate: Estimate) -> str:
     return f"{estimate.value:+.2f}" + ("" if found is None else f" [{found.low:+.2f}, {found.high:+.2f}]")
 
 
-def _rank(estimate: Estimate) -> str:
+def _rank(estimate: Derived) -> str:
     found = estimate.interval
     return f"{estimate.value:g}" + ("" if found is None else f" [{found.low:g}, {found.high:g}]")
 
@@ -199,25 +253,35 @@ def _checkpoints(probe: ProbeResults) -> str:
     return f"{count} checkpoint{'s' if count > 1 else ''}"
 
 
+def _value(probe: ProbeResults, estimate: Estimate) -> Value:
+    return Value.of(dict(zip(probe.seeds, map(float, estimate.by_seed), strict=True)), probe.runs, estimate)
+
+
+def _judged(
+    evidence: Evidence, probe: ProbeResults, sentence: str, estimate: Estimate, threshold: float = 0.0
+) -> Outcome:
+    """Whether a difference of one probe lies above a threshold."""
+    value = _value(probe, estimate)
+    decision = above(value, threshold)
+    return replace(_outcome(evidence, [probe], decision, sentence, estimate.derived), by_seed=value.by_seed)
+
+
 def _outcome(
-    evidence: Evidence,
-    probes: list[ProbeResults],
-    verdict: Verdict,
-    sentence: str,
-    estimate: Estimate,
-    low: float | None = None,
-    high: float | None = None,
+    evidence: Evidence, probes: list[ProbeResults], decision: Decision, sentence: str, estimate: Derived
 ) -> Outcome:
     """With the warnings of the tasks concerned; the bounds are those of the estimate if it has some."""
     found = estimate.interval
-    low, high = (low, high) if found is None else (found.low, found.high)
+    low, high = (None, None) if found is None else (found.low, found.high)
+    sentence += "".join(evidence.caveat(probe.task) for probe in probes)
     return Outcome(
-        verdict,
-        sentence + "".join(evidence.caveat(probe.task) for probe in probes),
+        decision.verdict,
+        f"{sentence} {decision.reason}".rstrip(),
         None if math.isnan(estimate.value) else estimate.value,
         low,
         high,
         tuple(sorted({seed for probe in probes for seed in probe.seeds})),
         tuple(name for probe in probes for name in (probe.id, *probe.runs)),
         tuple(dict.fromkeys(device for probe in probes for device in probe.facts("device"))),
+        p=decision.p,
+        reason=decision.reason,
     )
