@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from tap.errors import UserError
+from tap.provenance.record import RECORD_SUFFIX
 
 
 def declared(folder: Path, prefix: str, groups: Iterable[str]) -> dict[str, str]:
@@ -46,6 +48,27 @@ def stem_of(kind: str, name: str, known: Iterable[str]) -> str:
         nearest = sorted(known, key=lambda other: -difflib.SequenceMatcher(None, stem, other).ratio())
         raise UserError(f"{kind} '{name}': there is none of this name; there are {', '.join(nearest)}")
     return stem
+
+
+def refuse_file(target: Path, known: Sequence[Path]) -> NoReturn:
+    """Says of a file that nothing makes what there is instead.
+
+    Args:
+        target: what was asked for, such as ``paper_tables/tab_cls.txt``.
+        known: all files of tables and figures.
+
+    Raises:
+        UserError: always: with the files of that name, where they lie, or the names that there are.
+    """
+    files = [path for path in known if path.name.partition(".")[0] == target.name.partition(".")[0]]
+    if not files:
+        kind, start = ("figure", "fig_") if "figures" in target.parent.name else ("table", "tab_")
+        names = (path.name.partition(".")[0] for path in known if path.name.startswith(start))
+        stem_of(kind, target.stem, dict.fromkeys(names))
+    shown = [str(path) for path in files if not path.name.endswith(RECORD_SUFFIX)]
+    raise UserError(
+        f"{target}: no job makes it; there are {', '.join(shown)} (and paper_tables/paper.pdf, all tables and figures)"
+    )
 
 
 def _reads(path: Path, groups: tuple[str, ...]) -> str:

@@ -21,7 +21,7 @@ from tap.jobs.slurm_partitions import refuse_unknown_partitions
 from tap.jobs.staleness import Today
 from tap.jobs.terminal import show_in_lines
 from tap.paper.figures.names import GROUPS, figures_of
-from tap.paper.listing import stem_of
+from tap.paper.listing import refuse_file
 from tap.paper.tables.names import groups
 from tap.plan.joint import joint_tasks
 from tap.plan.runs import pictured_runs
@@ -307,21 +307,13 @@ def all_results():
     ]
 
 
-KNOWN_STEMS = (*ALL_TABLES, *GROUPS, "paper", "paper_pdf")
+# All files of tables and figures where a reader looks.
+KNOWN_FILES = JOBS["publish"].made(CFG, (*ALL_TABLES, *GROUPS, "paper", "paper_pdf"))
 
 
 def refuse_unknown(wildcards):
-    """Ends with the nearest table or figure, and all that there are."""
-    kind = "table" if wildcards.folder == "paper_tables" else "figure"
-    start = {"table": "tab_", "figure": "fig_"}[kind]
+    """Ends with the files of that name, or the nearest table or figure and all that there are."""
     try:
-        stem_of(
-            kind,
-            Path(wildcards.unknown).stem,
-            [name for name in KNOWN_STEMS if name.startswith(start)],
-        )
+        refuse_file(Path(wildcards.unknown), KNOWN_FILES)
     except UserError as error:
         raise WorkflowError(str(error))
-    raise WorkflowError(
-        f"{wildcards.folder}/{wildcards.unknown}: lies in the folder of the other kind"
-    )

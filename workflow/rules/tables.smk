@@ -175,12 +175,11 @@ rule publish_group:
         f"tap publish {{params.tables}} --scale {SCALE} --spec {{params.spec:q}} 2>&1 | tee {{log}}"
 
 
-# A name that no table or figure has: the nearest one and all that there are, instead of "no rule to produce".
+# A name that no table or figure has, or a file that no job makes of one: what there is, instead of "no rule to produce".
 rule unknown:
     input:
         refuse_unknown,
     output:
-        touch("{folder}/{unknown}"),
+        touch("{unknown}"),
     wildcard_constraints:
-        folder="paper_tables|paper_figures",
-        unknown=rf"(?!({'|'.join(KNOWN_STEMS)})\.)[^/]+",
+        unknown=rf"(?!({'|'.join(re.escape(str(file)) for file in KNOWN_FILES)})$)paper_(tables|figures)/[^/]+",
