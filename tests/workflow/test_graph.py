@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from tap.config import load_scale
+from tap.paper.figures.names import GROUPS
 from tap.plan.runs import main_runs
 from tap.provenance.locks import hold_lock
 
@@ -38,7 +39,7 @@ def test_detection_starts_from_the_common_backbone(project):
 def test_the_audit_comes_after_everything_else_that_leaves_a_record(project):
     planned = project.planned("audit")
     copies = ("publish", "publish_group", "publish_paper")  # below paper_tables/ and paper_figures/
-    figures = (f"publish_figures_of_{behind}" for behind in ("probes", "rates", "controls"))
+    figures = (f"publish_figures_of_{behind}" for behind in GROUPS.values())
     without_record = {"all", *copies, *figures}
     expected = {rule: jobs for rule, jobs in project.planned().items() if rule not in without_record}
     assert planned == {**expected, "audit": 1}

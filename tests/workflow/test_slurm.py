@@ -10,6 +10,8 @@ import yaml
 
 from tap.config import load_scale
 from tap.jobs.registry import JOBS
+from tap.paper.figures.names import GROUPS
+from tap.paper.tables.names import groups
 from tap.plan.joint import JointRun
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -132,8 +134,10 @@ def test_the_profile_stands_alone():
     rules = set(
         re.findall(r"^rule (\w+):", "".join(p.read_text() for p in (ROOT / "workflow/rules").glob("*.smk")), re.M)
     )
-    in_loops = {f"{what}_of_{of}" for what in ("figures", "publish_figures") for of in ("probes", "rates", "controls")}
+    in_loops = {f"{what}_of_{of}" for what in ("figures", "publish_figures") for of in GROUPS.values()}
+    in_loops |= {f"tables_of_{of}" for of, tables in groups().items() if tables and of != "runs"}
     assert {*found["groups"], *found["set-threads"]} <= rules | in_loops
+    assert in_loops <= set(found["groups"])  # each takes seconds
 
 
 def test_measurements_have_threads_of_their_own_in_the_profile():
