@@ -11,7 +11,7 @@ import pandas as pd
 
 from tap.errors import UserError
 from tap.paper.audit.beside import Ours, TableBeside, tables_beside
-from tap.paper.figures.names import FIGURES
+from tap.paper.figures.names import FIGURES, GROUPS
 from tap.paper.tables.compare import AGREES, CONTRADICTS, UNRESOLVED
 from tap.paper.tables.table import Status
 
@@ -179,4 +179,6 @@ def _figure(label: str, folder: Path) -> FigurePart:
     frame = pd.read_csv(table) if table.is_file() and table.stat().st_size > 1 else pd.DataFrame()
     runs = {run for cell in frame.get("runs", pd.Series(dtype=str)).dropna() for run in str(cell).split()}
     reading = f"{len(frame)} numbers are drawn, from {len(runs)} runs and probes."
+    if GROUPS.get(stem) == "settings":
+        reading = "A drawing of the method; nothing in it is measured."
     return FigurePart(label, png, pdf if pdf.is_file() else None, caption, reading)

@@ -50,7 +50,7 @@ def render_figure(name: str, evidence: Evidence) -> dict[str, bytes]:
         )
     with styled():
         figure = known.draw(frame)
-        if evidence.scale == "smoke":
+        if evidence.scale == "smoke" and GROUPS[stem] != "settings":
             figure.suptitle(SMOKE_NOTE, fontsize=7)
         contents = files_of(figure)
     note = "" if known.note is None else known.note(evidence, frame)

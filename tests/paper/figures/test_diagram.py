@@ -43,3 +43,8 @@ def test_the_method_prunes_where_the_settings_say():
 def test_equal_drawings_are_equal_files():
     first, second = (render_figure("fig_pointer_chain", Evidence("desk", ROOT)) for _ in range(2))
     assert first == second
+
+
+def test_a_drawing_is_the_same_at_every_scale_since_nothing_in_it_is_measured():
+    desk, smoke = (render_figure("fig_training_graph", Evidence(scale, ROOT)) for scale in ("desk", "smoke"))
+    assert desk[".png"] == smoke[".png"]
