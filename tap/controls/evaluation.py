@@ -14,7 +14,7 @@ from tap.config.schema import JobSpec
 from tap.controls.encoder import ControlledEncoder, Decisions
 from tap.controls.policies import Control, Means
 from tap.encoder.swap import swapped_encoder
-from tap.engine.passes import ALONE, Passes, Rows
+from tap.engine.passes import ALONE, Passes, Rows, rows_of
 from tap.errors import UserError
 from tap.tasks.base import Batch, SplitName
 from tap.tasks.drawn_images import drawn
@@ -181,8 +181,7 @@ def _decided(decisions: Sequence[Decisions]) -> Rows:
 
 
 def _result(name: str, rows: Rows) -> ControlResult:
-    beginning = f"{name}/of images/"
-    per_image = {key.removeprefix(beginning): values for key, values in rows.items() if key.startswith(beginning)}
+    per_image = rows_of(f"{name}/of images", rows)
     removed_at, removals, budget = (rows[f"{name}/{what}"] for what in ("removed at", "removals", "budget"))
     found = ControlResult(per_image, removals, budget, hashlib.sha256(removed_at.tobytes()).hexdigest())
     if found.exact != len(budget):

@@ -143,5 +143,10 @@ def kept_passes(
         states.finish()
 
 
+def rows_of(name: str, rows: Rows) -> Rows:
+    """Those of some arrays whose names begin with a name and a slash, by what follows."""
+    return {key.removeprefix(f"{name}/"): values for key, values in rows.items() if key.startswith(f"{name}/")}
+
+
 def _joined(parts: list[Rows]) -> Rows:
     return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

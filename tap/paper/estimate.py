@@ -177,16 +177,22 @@ class Estimate:
 
 def mean_of(parts: Sequence[Estimate]) -> Estimate:
     """The mean of several estimates of the same seeds, such as those of several blocks."""
-    known = [part.resampled for part in parts if part.resampled is not None]
-    resampled = np.mean(known, axis=0) if known and len(known) == len(parts) else None
+    known = _all_resampled(parts)
+    resampled = None if known is None else np.mean(known, axis=0)
     return Estimate(np.mean([part.by_seed for part in parts], axis=0), resampled, parts[0].units, parts[0].stream)
 
 
 def over_seeds(parts: Sequence[Estimate]) -> Estimate:
     """One estimate of all seeds from those of single ones."""
-    known = [part.resampled for part in parts if part.resampled is not None]
-    resampled = np.concatenate(known) if known and len(known) == len(parts) else None
+    known = _all_resampled(parts)
+    resampled = None if known is None else np.concatenate(known)
     return Estimate(np.concatenate([part.by_seed for part in parts]), resampled, parts[0].units, parts[0].stream)
+
+
+def _all_resampled(parts: Sequence[Estimate]) -> list[Array] | None:
+    """The resamples of each; None where one has none."""
+    known = [part.resampled for part in parts if part.resampled is not None]
+    return known if known and len(known) == len(parts) else None
 
 
 @lru_cache(maxsize=64)

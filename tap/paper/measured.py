@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -76,9 +76,8 @@ class Value:
             estimate: of the same seeds, whose interval and precision the value gets; None for neither.
         """
         values = tuple(by_seed.values())
-        known = (None, None) if estimate is None else (estimate.interval, estimate.precision)
-        bounds, precision = known
-        return Value(float(np.mean(values)), sample_sd(values), tuple(by_seed), tuple(runs), bounds, values, precision)
+        found = Value(float(np.mean(values)), sample_sd(values), tuple(by_seed), tuple(runs), by_seed=values)
+        return found if estimate is None else replace(found, interval=estimate.interval, precision=estimate.precision)
 
 
 @dataclass

@@ -25,7 +25,7 @@ from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.swap import swapped_encoder
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
-from tap.engine.passes import ALONE, Passes, Rows, kept_passes
+from tap.engine.passes import ALONE, Passes, Rows, kept_passes, rows_of
 from tap.engine.published import published_weights
 from tap.errors import UserError
 from tap.plan.runs import probe_folder, probed_runs, run_of, task_of
@@ -134,13 +134,7 @@ def measure(
 
     with swapped_encoder(model, encoder):
         rows = passes.over(run_of(spec).id, task, spec, dataset, probed)
-    return {probe: _of(number, rows) for number, probe in enumerate(plan)}
-
-
-def _of(number: int, rows: Rows) -> dict[str, np.ndarray]:
-    """The arrays of one probe among those of all."""
-    beginning = f"{number}/"
-    return {name.removeprefix(beginning): values for name, values in rows.items() if name.startswith(beginning)}
+    return {probe: rows_of(str(number), rows) for number, probe in enumerate(plan)}
 
 
 def eligible_layers(encoder: SparseEncoder, settings: ProbeConfig) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -60,28 +60,22 @@ class Outcome:
         Args:
             files: those of other code, which may have stated what today's does not, such as a speed.
         """
-
-        def is_unknown(item: Difference) -> bool:
-            return item.file in files and _states_nothing(item)
-
-        def is_of_interval(item: Difference) -> bool:
-            return item.file in files and of_interval(item)
-
-        bounds = list(filter(is_of_interval, self.differences))
-        if bounds:
-            self.differences = [item for item in self.differences if not is_of_interval(item)]
+        if bounds := self._taken_out(files, of_interval):
             self.notes.append(
                 f"{len(bounds)} bounds of intervals, and verdicts by them, in {len({item.file for item in bounds})} "
                 f"files of other code are others by today's (the first: {bounds[0]}); their own code compares them"
             )
-
-        unknown = list(filter(is_unknown, self.differences))
-        if unknown:
-            self.differences = [item for item in self.differences if not is_unknown(item)]
+        if unknown := self._taken_out(files, _states_nothing):
             self.notes.append(
                 f"{len(unknown)} values in {len({item.file for item in unknown})} files of other code not compared, "
                 f"since today's states none in their place (the first: {unknown[0]}); their own code compares all"
             )
+
+    def _taken_out(self, files: Collection[str], which: Callable[[Difference], bool]) -> list[Difference]:
+        """Some differences of some files, which are none any more."""
+        found = [item for item in self.differences if item.file in files and which(item)]
+        self.differences = [item for item in self.differences if item.file not in files or not which(item)]
+        return found
 
     @property
     def lines(self) -> list[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import pairwise
+
 import pandas as pd
-from matplotlib.figure import Figure
 
 from tap.paper.evidence import Evidence
 from tap.paper.figures.diagram import Arrow, Box, drawing, elements
@@ -36,9 +38,9 @@ def data(evidence: Evidence) -> pd.DataFrame:
         Box("store", "kept outside: pointers, offsets, scales", 1.6 + _STEP * len(layers) / 2, 0.1, 5.0, 0.6, _ORANGE)
     )
     arrows, state, tokens = [], active, "patches"
-    for place, layer in enumerate(layers):
-        x, before = 2.3 + _STEP * place, ((0, *layers)[place])
-        names = block, read, prune = f"blocks {layer}", f"register {layer}", f"prune {layer}"
+    for place, (before, layer) in enumerate(pairwise((0, *layers))):
+        x = 2.3 + _STEP * place
+        block, read, prune = f"blocks {layer}", f"register {layer}", f"prune {layer}"
         span = f"block {layer}" if layer == before + 1 else f"blocks {before + 1} to {layer}"
         boxes += [
             Box(block, span, x, 1.6, 1.6, 0.7, _GREY),
@@ -49,7 +51,7 @@ def data(evidence: Evidence) -> pd.DataFrame:
             Arrow(state, read),
             Arrow(tokens, block),
             Arrow(block, read, style="dotted"),
-            Arrow(names[0], prune),
+            Arrow(block, prune),
             Arrow(read, prune, "query,\nshare, scale"),
             Arrow(prune, "store", "removed"),
         ]
@@ -64,13 +66,8 @@ def data(evidence: Evidence) -> pd.DataFrame:
     return elements(boxes, arrows)
 
 
-def draw(frame: pd.DataFrame) -> Figure:
-    """The drawing."""
-    return drawing(frame, TEXT_WIDTH)
-
-
 def _look(active: bool) -> tuple[str, str]:
     return (_BLUE, "solid") if active else ("#FFFFFF", "dashed")
 
 
-FIGURE = PaperFigure(data, draw, _WORDS)
+FIGURE = PaperFigure(data, partial(drawing, width=TEXT_WIDTH), _WORDS)

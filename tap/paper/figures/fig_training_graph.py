@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
-from matplotlib.figure import Figure
 
 from tap.paper.evidence import Evidence
 from tap.paper.figures.diagram import Arrow, Box, drawing, elements
@@ -63,9 +64,4 @@ def data(evidence: Evidence) -> pd.DataFrame:
     return elements(_BOXES, _ARROWS)
 
 
-def draw(frame: pd.DataFrame) -> Figure:
-    """The drawing."""
-    return drawing(frame, TEXT_WIDTH)
-
-
-FIGURE = PaperFigure(data, draw, _WORDS)
+FIGURE = PaperFigure(data, partial(drawing, width=TEXT_WIDTH), _WORDS)

@@ -18,12 +18,12 @@ from rich.console import Console
 from rich.progress import track
 
 from tap.errors import UserError
-from tap.provenance.files import atomic_write, sha256_file
+from tap.provenance.files import atomic_write
 from tap.tasks.classification import fashion
 from tap.tasks.draws import Draws
 from tap.tasks.fashion_scenes import data_card
 from tap.tasks.fashion_scenes.compose import SIDE, Recipe, Scene, compose
-from tap.tasks.microscopy.coco_annotations import LabelledTile, coco_json
+from tap.tasks.microscopy.coco_annotations import LabelledTile, coco_json, has_coco, write_coco
 from tap.tasks.picture_files import digest_of_file, manifest_of, save_picture
 from tap.tasks.subsets import shuffled
 
@@ -91,8 +91,7 @@ def prepare(
             pictures[f"{split}/{name}"] = save_picture(_picture(root, split, name), scene.image)
             tiles.append(LabelledTile(name, scene.labels, scene.instances, 0, (0, 0, SIDE, SIDE)))
         content = coco_json(tiles, CLASSES)
-        file = atomic_write(coco_path(root, split), json.dumps(content, separators=(",", ":")) + "\n")
-        coco[split] = sha256_file(file)
+        coco[split] = write_coco(root, split, content)
         kinds = [annotation["category_id"] for annotation in content["annotations"]]
         counts[split] = np.bincount(kinds, minlength=len(CLASSES))[1:].tolist()
     for other in _others(root, pictures):
@@ -135,11 +134,6 @@ def composed(
         yield f"scene_{number:05d}.png", compose(images[chosen], classes[chosen].tolist(), images, draws, recipe)
 
 
-def coco_path(root: Path, split: str) -> Path:
-    """COCO's annotation file of a split."""
-    return root / "coco" / f"instances_{split}.json"
-
-
 def _pools(folder: Path, files: tuple[fashion.IdxFile, ...], held_out: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Garments and classes that each split may use."""
     kinds = len(fashion.CLASSES)
@@ -162,11 +156,10 @@ def _is_complete(path: Path, settings: dict[str, Any]) -> bool:
     if manifest is None:
         return False
     root = path.parent
-    wanted = {coco_path(root, split): digest for split, digest in manifest["coco"].items()}
     return (
         (root / "README.md").is_file()
         and manifest["coco"].keys() == settings["scenes"].keys()
-        and all(file.is_file() and sha256_file(file) == digest for file, digest in wanted.items())
+        and has_coco(root, manifest["coco"])
         and all(
             digest_of_file(_picture(root, *name.split("/"))) == digest for name, digest in manifest["pictures"].items()
         )

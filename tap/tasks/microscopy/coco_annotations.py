@@ -6,11 +6,15 @@ reference leaves cells out, and slivers of cells that the tile's edge has cut of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tap.provenance.files import atomic_write, sha256_file
 
 SLIVER = 32
 """Pixels of a cell below which its part in a tile is too small to be asked for."""
@@ -52,6 +56,21 @@ def coco_json(tiles: Sequence[LabelledTile], classes: Sequence[str]) -> dict[str
             annotations.append(annotation | _geometry(mask) | {"iscrowd": int(crowd)})
     categories = [{"id": number, "name": name} for number, name in enumerate(classes) if number]
     return {"images": images, "annotations": annotations, "categories": categories}
+
+
+def write_coco(root: Path, split: str, content: Mapping[str, Any]) -> str:
+    """Writes the annotation file of a split below a prepared folder; gives its sha256."""
+    return sha256_file(atomic_write(_path(root, split), json.dumps(content, separators=(",", ":")) + "\n"))
+
+
+def has_coco(root: Path, digests: Mapping[str, str]) -> bool:
+    """Whether a prepared folder has the annotation files of these sha256, by split."""
+    files = {_path(root, split): digest for split, digest in digests.items()}
+    return all(file.is_file() and sha256_file(file) == digest for file, digest in files.items())
+
+
+def _path(root: Path, split: str) -> Path:
+    return root / "coco" / f"instances_{split}.json"
 
 
 def run_lengths(mask: np.ndarray) -> dict[str, Any]:

@@ -16,10 +16,10 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from tap.provenance.files import atomic_write, sha256_file
+from tap.provenance.files import atomic_write
 from tap.tasks.draws import Draws
 from tap.tasks.microscopy import data_card
-from tap.tasks.microscopy.coco_annotations import LabelledTile, coco_json
+from tap.tasks.microscopy.coco_annotations import LabelledTile, coco_json, has_coco, write_coco
 from tap.tasks.microscopy.frames import CLASSES, RECORDINGS, Frame, Recording, fetch, read_frames
 from tap.tasks.picture_files import digest_of_file, manifest_of, save_picture
 from tap.tasks.subsets import shuffled
@@ -155,7 +155,8 @@ def prepare(
                 written[f"{split}/{tile.name}"] = _write(root, tile, frame)
                 labelled[split].append(_labelled(tile, frame, recording))
     _remove_others(root, set(written))
-    coco = {split: _write_coco(root, split, tiles_of_split) for split, tiles_of_split in labelled.items()}
+    ordered = {split: sorted(some, key=lambda tile: tile.name) for split, some in labelled.items()}
+    coco = {split: write_coco(root, split, coco_json(some, CLASSES)) for split, some in ordered.items()}
     manifest = {"name": "microscopy", "classes": list(CLASSES), "settings": settings, "coco": coco, "tiles": written}
     atomic_write(root / "README.md", data_card.render(manifest, recordings))
     return atomic_write(path, json.dumps(manifest, indent=1) + "\n")
@@ -236,11 +237,6 @@ def _paths(root: Path, split: str, name: str) -> dict[str, Path]:
     return {kind: root / kind / split / f"{name}.png" for kind in ("images", "annotations", "instances")}
 
 
-def coco_path(root: Path, split: str) -> Path:
-    """COCO's annotation file of a split."""
-    return root / "coco" / f"instances_{split}.json"
-
-
 def _write(root: Path, tile: Tile, frame: Frame) -> dict[str, object]:
     """Writes the three files of a tile where they are not there yet; gives the tile's entry of the manifest."""
     window = tile.window
@@ -266,14 +262,6 @@ def _labelled(tile: Tile, frame: Frame, recording: Recording) -> LabelledTile:
     return LabelledTile(f"{tile.name}.png", labels, instances, recording.label, (top, left, bottom, right))
 
 
-def _write_coco(root: Path, split: str, tiles: list[LabelledTile]) -> str:
-    """Writes the annotation file of a split; gives its sha256."""
-    ordered = sorted(tiles, key=lambda tile: tile.name)
-    text = json.dumps(coco_json(ordered, CLASSES), separators=(",", ":")) + "\n"
-    path = atomic_write(coco_path(root, split), text)
-    return sha256_file(path)
-
-
 def _is_complete(path: Path, settings: dict[str, object]) -> bool:
     manifest = manifest_of(path, settings, parts=("coco", "tiles"))
     if manifest is None:
@@ -282,10 +270,7 @@ def _is_complete(path: Path, settings: dict[str, object]) -> bool:
     return (
         (root / "README.md").is_file()
         and manifest["coco"].keys() == set(SPLITS)
-        and all(
-            coco_path(root, split).is_file() and sha256_file(coco_path(root, split)) == digest
-            for split, digest in manifest["coco"].items()
-        )
+        and has_coco(root, manifest["coco"])
         and all(
             digest_of_file(file) == entry["sha256"][kind]
             for name, entry in manifest["tiles"].items()
