@@ -42,6 +42,7 @@ def settings(folder):
         values = {f"tasks.cls.model.{name}": value for name, value in TINY.items()}
         values |= {"tasks.cls.methods": ["dense", "tap"], "variants": []}
         values |= {"device": "cpu", "tasks.cls.data.root": "data", "tasks.cls.pretrain.weights": "mae.pth"}
+        values |= {"tasks.cls.pretrain.sha256": None, "tasks.cls.pretrain.size": None}
         return load_scale("paper", values | changes)
 
     for part in ("train", "val"):
@@ -122,6 +123,15 @@ def test_a_training_from_a_file_that_is_not_pinned_says_its_hash_and_where_to_pu
     pinned = settings(**{"tasks.cls.pretrain.sha256": found})
     assert unpinned(job_spec(pinned, Run("paper", "cls", "dense"))) is None
     assert unpinned(job_spec(load_scale("desk"), Run("desk", "cls", "dense"))) is None
+
+
+def test_the_public_file_is_pinned_and_another_one_refused(settings, folder):
+    public = load_scale("paper").tasks["cls"].pretrain
+    cfg = settings(**{"tasks.cls.pretrain.sha256": public.sha256, "tasks.cls.pretrain.size": public.size})
+    (text,) = texts(preflight(cfg))
+    assert f"has {(folder / 'mae.pth').stat().st_size} bytes, and tasks.cls.pretrain.size says 343249461" in text
+    (text,) = texts(preflight(settings(**{"tasks.cls.pretrain.sha256": public.sha256})))
+    assert f"its sha256 is {sha256_file(folder / 'mae.pth')}, but aec5f0b68e5f3193" in text
 
 
 def test_a_file_with_mae_s_decoder_is_told_apart(settings, folder):
