@@ -4,6 +4,7 @@ import csv
 import functools
 import io
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from tap.jobs.planning import as_csv, as_json, as_text, chosen_jobs, make_plan
 from tap.jobs.registry import JOBS
 from tap.paper.audit.claim import load_claims
 from tap.plan.estimate import JOINT, PlannedJob
+from tap.plan.flops import forward_flops
 from tap.plan.joint import JointRun
+from tap.plan.runs import dense_run
+from tap.plan.specs import job_spec
 from tap.plan.wall_time import critical_path, wall_seconds
 from tap.runs import Run
 
@@ -64,11 +68,44 @@ def test_other_cards_take_longer_and_say_what_does_not_fit():
     assert "In parts: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB, so that images pass in" in (
         as_text(small, cfg)
     )
+    assert "TOO LARGE" not in as_text(plan_of("paper", gpu="rtx4090"), cfg)  # every batch of the paper passes in parts
     whole = load_scale("paper", {f"tasks.cls.{part}.micro_batch": None for part in ("dense", "method")})
     found = as_text(make_plan(whole, chosen_jobs(whole, "tab_cls"), "rtx4090"), whole)
     assert "TOO LARGE: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB; at least 3 hold" in found
-    with pytest.raises(UserError, match="--gpu: 'v100' is not known; choose from h100, a100, rtx4090 or measured"):
+    with pytest.raises(
+        UserError, match="--gpu: 'v100' is not known; choose from h100, a100, rtx4090, profile or measured"
+    ):
         plan_of("paper", gpu="v100")
+
+
+def test_a_profile_of_the_card_takes_the_place_of_stated_rates(tmp_path, monkeypatch):
+    stated = plan_of("paper", "tab_cls").total
+    shutil.copytree("workflow/scales", tmp_path / "workflow/scales")
+    (tmp_path / "params.yaml").write_text("scale: paper\n")
+    monkeypatch.chdir(tmp_path)
+    cfg = load_scale("paper")
+    jobs = chosen_jobs(cfg, "tab_cls")
+    with pytest.raises(UserError, match=r"--gpu profile: .* no full model of every task .*`snakemake profile` makes"):
+        make_plan(cfg, jobs, "profile")
+    flops = {task: forward_flops(job_spec(cfg, dense_run(cfg, task, 0))) for task in ("cls", "seg", "det")}
+    for task, share in (("cls", 0.26), ("seg", 0.22), ("det", 0.0766)):  # twice what is stated of an H100
+        seconds = 4 * flops[task] / (share * 989e12)
+        content = {
+            "about": {"driver": {"power.limit": "600.00 W"}},
+            "batch": 4,
+            "methods": {"dense": {"full": None}, "tap": {"full": {"seconds": seconds / 2, "reference": seconds}}},
+        }
+        path = Path("results/profiles/gpu-some-card/paper") / f"{task}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+    plan = make_plan(cfg, jobs)
+    assert plan.total.hours == pytest.approx(stated.hours / 2, rel=1e-3)
+    assert plan.total.hours_high == pytest.approx(2.5 * plan.total.hours)
+    assert plan.total.energy_kwh == pytest.approx(0.6 * plan.total.hours)
+    text = as_text(plan, cfg)
+    assert "GPU-hours" in text
+    assert "Rates: profiles of gpu-some-card (forward passes, without loading" in text
+    assert make_plan(cfg, jobs, "h100").total.hours == pytest.approx(stated.hours)
 
 
 def test_processes_share_a_batch():
