@@ -13,6 +13,7 @@ from tap import cli
 from tap.config import load_scale
 from tap.engine import preflight as looking
 from tap.engine.preflight import preflight
+from tap.jobs.kinds.preflight import JOB as PREFLIGHT
 from tap.jobs.kinds.preflight import comes_first
 from tap.plan.specs import job_spec
 from tap.provenance.files import sha256_file
@@ -158,6 +159,16 @@ def test_trainings_wait_for_it_where_data_or_weights_are_a_person_s_own(settings
     assert comes_first(settings())
     assert not comes_first(load_scale("desk"))
     assert not comes_first(load_scale("smoke", {"device": "cuda"}))
+
+
+def test_an_edit_of_any_setting_has_everything_looked_at_again(settings):
+    """The settings are a hash in the command, whose text would else hide the list of what is wrong."""
+    found = [
+        PREFLIGHT.settings(settings(**changes), None)["settings"]
+        for changes in ({}, {"tasks.cls.data.root": "a folder"}, {"tasks.cls.data.root": "a folder", "processes": 2})
+    ]
+    assert len(set(found)) == 3
+    assert {len(text) for text in found} == {64}
 
 
 def test_the_command_fails_with_the_list_and_leaves_nothing(folder):
