@@ -4,6 +4,7 @@ import csv
 import functools
 import io
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,12 @@ def test_hours_of_the_paper_scale(task, trainings, low, high):
     assert line.trainings == trainings
     assert low < line.hours < high
     assert line.hours_low < line.hours < line.hours_high
+
+
+def test_the_readme_says_what_a_plan_says_of_the_tables():
+    (line,) = [line for line in Path("README.md").read_text().splitlines() if line.startswith("| `paper` |")]
+    said = [int(found.replace(",", "")) for found in re.findall(r"about ([\d,]+)", line)]
+    assert said == [round(plan_of("paper", f"tab_{task}").total.hours, -2) for task in ("cls", "seg", "det")]
 
 
 def test_detection_takes_nearly_all_of_what_tasks_train_on_their_own():
