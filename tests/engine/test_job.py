@@ -8,10 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import nullcontext
 from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -300,27 +298,6 @@ def test_a_state_of_another_number_of_processes_is_not_used(project, capsys):
     train_run(spec, ToyTask())
     assert "(processes: 2 -> 1); not used, the training starts at step 0" in capsys.readouterr().err
     assert bits(spec) == straight
-
-
-def test_a_state_of_another_number_of_processes_is_named_and_not_used(monkeypatch, capsys):
-    def kept(spec, task, model, states, *rest, **options):
-        states.save(5, {"step": 5})
-        raise KeyboardInterrupt
-
-    def looked_for(spec, task, model, states, *rest, **options):
-        assert states.load() is None
-        raise KeyboardInterrupt
-
-    two = SimpleNamespace(first=True, world_size=2, first_then_others=lambda action: action())
-    with pytest.raises(KeyboardInterrupt):
-        train_run(toy_spec(), ToyTask(), loop=kept)
-    monkeypatch.setattr("tap.engine.job.join_processes", lambda device: nullcontext(two))
-    with pytest.raises(KeyboardInterrupt):
-        train_run(toy_spec(), ToyTask(), loop=looked_for)
-    said = capsys.readouterr().err
-    assert "resume state of step 5 with other settings, code, data, inputs or number of processes" in said
-    assert "processes: 1 -> 2" in said
-    assert "not used" in said
 
 
 @pytest.mark.slow
