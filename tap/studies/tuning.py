@@ -139,7 +139,7 @@ class Trials:
         self._cfg, self._name, self._search, self._stamp = cfg, name, search, stamp
         self._task, self._device, self._processes = task, device, processes
         self._metric = task.facts.score
-        self.scores: dict[tuple[Candidate, int], float | None] = {}
+        self.scores: dict[tuple[str, int, int], float | None] = {}
         self.read: set[Path] = set()
 
     def run(self, candidates: Sequence[Candidate], seeds: Sequence[int], total: int) -> float | None:
@@ -203,7 +203,7 @@ class Trials:
                 found = processes.first_then_others(lambda: kept_score(folder, states))
         if found is None:
             raise UserError(f"{folder}: cannot be read back; is another process removing it?")
-        self.scores[candidate, seed] = score = found["score"]
+        self.scores[candidate.method, candidate.number, seed] = score = found["score"]
         text = "diverged" if score is None else f"{self._metric.name} {score:.2f}"
         self._say(
             f"{len(self.scores)} of {total}: {candidate.method}, {candidate.text}, {spec.train.length:g} "

@@ -17,13 +17,13 @@ from tap.plan.runs import task_of
 from tap.plan.tuning import Candidate, Search, advice, candidate_spec, rounds_of, searched_seeds
 from tap.task_facts import Metric
 
-Scores = Mapping[tuple[Candidate, int], float | None]
-"""By candidate and seed; None where the training diverged."""
+Scores = Mapping[tuple[str, int, int], float | None]
+"""By method, number of the candidate and seed; None where the training diverged."""
 
 
 def mean_score(candidate: Candidate, seeds: Sequence[int], scores: Scores) -> float | None:
     """Mean over the seeds; None if one of them diverged."""
-    found = [score for seed in seeds if (score := scores[candidate, seed]) is not None]
+    found = [score for seed in seeds if (score := scores[candidate.method, candidate.number, seed]) is not None]
     return fmean(found) if len(found) == len(seeds) else None
 
 
@@ -70,7 +70,7 @@ def outcome_of(cfg: ScaleConfig, task: str, search: Search, metric: Metric, scor
             "text": candidate.text,
             "length": train.length,
             "unit": train.unit,
-            "scores": {str(seed): scores[candidate, seed] for seed in seeds},
+            "scores": {str(seed): scores[candidate.method, candidate.number, seed] for seed in seeds},
             "mean": mean_score(candidate, seeds, scores),
         }
         methods.setdefault(candidate.method, {"candidates": []})["candidates"].append(line)
