@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
     @property
     def text(self) -> str:
         """Its values in words."""
-        found = [f"{name.rpartition('.')[2]} {value}" for name, value in self.values.changes.items()]
+        found = [f"{name.rpartition('.')[2]} {_flow(value)}" for name, value in self.values.changes.items()]
         return ", ".join(found) or "the values of all"
 
 

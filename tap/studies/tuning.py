@@ -13,8 +13,9 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,9 @@ SCORE = "score.json"
 """What is kept of a candidate that is judged."""
 
 
-def run_search(cfg: ScaleConfig, name: str, search: Search, stamp: Stamp = BY_HAND) -> Path:
+def run_search(
+    cfg: ScaleConfig, name: str, search: Search, stamp: Stamp = BY_HAND, codes: Mapping[str, str] | None = None
+) -> Path:
     """Searches, and writes the result as JSON and, line by line, as CSV, with the job's record.
 
     Args:
@@ -63,6 +66,8 @@ def run_search(cfg: ScaleConfig, name: str, search: Search, stamp: Stamp = BY_HA
         name: of the task.
         search: `options`: which values of its own each method has; `budget`: how long trainings have to be.
         stamp: what the record says of the job.
+        codes: fingerprint of the code behind the candidates of each method, so that another method repeats none of
+            them; the job's own if not given.
 
     Returns:
         The JSON file.
@@ -81,7 +86,7 @@ def run_search(cfg: ScaleConfig, name: str, search: Search, stamp: Stamp = BY_HA
             "raise it"
         )
     with join_processes(device.type) as processes:
-        trials = Trials(cfg, name, search, stamp, task, device, processes)
+        trials = Trials(cfg, name, search, stamp, codes or {}, task, device, processes)
         total = len(seeds) * sum(map(len, rounds))
         endpoints = [trials.run(candidates, seeds, total) for candidates in rounds]
         path = search_folder(cfg.scale, name) / f"{search}.json"
@@ -116,7 +121,7 @@ class Trials:
     """The candidates of a search, trained and judged one after the other.
 
     Args:
-        cfg, name, search, stamp: as of `run_search`.
+        cfg, name, search, stamp, codes: as of `run_search`.
         task: the pipeline.
         device: where to compute.
         processes: this process among those of the job.
@@ -132,11 +137,12 @@ class Trials:
         name: str,
         search: Search,
         stamp: Stamp,
+        codes: Mapping[str, str],
         task: Task,
         device: torch.device,
         processes: Processes,
     ) -> None:
-        self._cfg, self._name, self._search, self._stamp = cfg, name, search, stamp
+        self._cfg, self._name, self._search, self._stamp, self._codes = cfg, name, search, stamp, codes
         self._task, self._device, self._processes = task, device, processes
         self._metric = task.facts.score
         self.scores: dict[tuple[str, int, int], float | None] = {}
@@ -193,7 +199,8 @@ class Trials:
         folder, processes = run_of(spec).scratch, self._processes
         read = read_files(spec, teacher if has_teacher(spec) else None)
         self.read |= {path for name, path in read.items() if name != TEACHER}
-        identity = identity_of(spec, self._stamp, read, processes) | {"eval": searched_settings(spec)["eval"]}
+        stamp = replace(self._stamp, fingerprint=self._codes.get(candidate.method, self._stamp.fingerprint))
+        identity = identity_of(spec, stamp, read, processes) | {"eval": searched_settings(spec)["eval"]}
         states = ResumeStates(folder, identity, lambda text: self._say(f"{run_of(spec).id}: {text}"))
         with states.held() if processes.first else nullcontext():
             found = processes.first_then_others(lambda: kept_score(folder, states))

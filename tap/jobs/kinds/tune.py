@@ -25,6 +25,7 @@ from tap.plan.tuning import (
     searched_methods,
     searched_seeds,
 )
+from tap.provenance.fingerprint import code_fingerprint
 
 TUNE_FOLDER = "results/{scale}/tune/{task}"
 
@@ -97,6 +98,14 @@ class Tune(Job[TuneKey]):
         models = [root for name in searched_methods(cfg, key.task) for root in code_roots.of_model(key.task, name)]
         return ("tap.studies.tuning:run_search", *dict.fromkeys(models))
 
+    def codes(self, cfg: ScaleConfig, key: TuneKey) -> dict[str, str]:
+        """Fingerprint of the code behind the candidates of each method."""
+        judged, libraries = "tap.studies.tuning:Trials", code_roots.computing_with(key.task)
+        return {
+            name: code_fingerprint([judged, *code_roots.of_model(key.task, name)], libraries)
+            for name in searched_methods(cfg, key.task)
+        }
+
     def libraries(self, key: TuneKey) -> tuple[str, ...]:
         """Those that compute, and that of the rank correlation."""
         return tuple(dict.fromkeys((*code_roots.computing_with(key.task), "scipy")))
@@ -117,11 +126,11 @@ class Tune(Job[TuneKey]):
             cfg = load_scale(scale)
             key = TuneKey(task, "budget" if budget else "options")
             self.require_planned(cfg, key, spec)
-            stamp = self.stamp(cfg, key)
+            stamp, codes = self.stamp(cfg, key), self.codes(cfg, key)
             in_processes(cfg.processes_of(task), cfg.device)
             from tap.studies.tuning import run_search
 
-            print(run_search(cfg, task, key.search, stamp))
+            print(run_search(cfg, task, key.search, stamp, codes))
 
         return call
 
