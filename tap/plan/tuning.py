@@ -146,9 +146,9 @@ def searched_settings(spec: JobSpec) -> dict[str, Any]:
     return {**settings_of(tree, "train"), "eval": settings_of(tree, "evaluate")["eval"]}
 
 
-def search_folder(scale: str, task: str) -> Path:
-    """Where a task's searches lie."""
-    return Path("results") / scale / "tune" / task
+def search_path(scale: str, task: str, search: Search) -> Path:
+    """The file with the result of a search."""
+    return Path("results") / scale / "tune" / task / f"{search}.json"
 
 
 def read_search(path: Path) -> dict[str, Any]:
@@ -211,6 +211,21 @@ def advice(cfg: ScaleConfig, task: str, found: Mapping[str, Any]) -> str:
             *lines,
             f"below {task} in workflow/scales/{cfg.scale}.yaml",
         ]
+    )
+
+
+def budget_in_words(found: Mapping[str, Any]) -> str:
+    """What a search of the budget found.
+
+    Args:
+        found: its result (`read_search`).
+    """
+    pairs = ", ".join("none" if tau is None else f"{tau:.2f}" for tau in found["agreement_with_next"])
+    lengths, enough = ", ".join(f"{length:g}" for length in found["lengths"]), found["shortest"]
+    return f"Trainings of {lengths} {found['unit']}; Kendall's tau of each with the next {pairs}. " + (
+        f"The order of methods stays the same from {enough:g} on."
+        if enough is not None
+        else "The order of methods still changes at the longest (tune.length_scales)."
     )
 
 

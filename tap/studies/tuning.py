@@ -40,7 +40,7 @@ from tap.plan.tuning import (
     Search,
     candidate_spec,
     rounds_of,
-    search_folder,
+    search_path,
     searched_seeds,
     searched_settings,
 )
@@ -89,7 +89,7 @@ def run_search(
         trials = Trials(cfg, name, search, stamp, codes or {}, task, device, processes)
         total = len(seeds) * sum(map(len, rounds))
         endpoints = [trials.run(candidates, seeds, total) for candidates in rounds]
-        path = search_folder(cfg.scale, name) / f"{search}.json"
+        path = search_path(cfg.scale, name, search)
         if not processes.first:
             return path
         content = {

@@ -14,7 +14,7 @@ from tap.config.methods import DENSE
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.plan.runs import task_of
-from tap.plan.tuning import Candidate, Search, advice, candidate_spec, rounds_of, searched_seeds
+from tap.plan.tuning import Candidate, Search, advice, budget_in_words, candidate_spec, rounds_of, searched_seeds
 from tap.task_facts import Metric
 
 Scores = Mapping[tuple[str, int, int], float | None]
@@ -135,13 +135,7 @@ def in_words(cfg: ScaleConfig, content: Mapping[str, Any]) -> str:
     """
     task = content["task"]
     if "lengths" in content:
-        pairs = ", ".join("none" if tau is None else f"{tau:.2f}" for tau in content["agreement_with_next"])
-        lengths, enough = ", ".join(f"{length:g}" for length in content["lengths"]), content["shortest"]
-        return f"{task}: trainings of {lengths} {content['unit']}; Kendall's tau of each with the next {pairs}. " + (
-            f"The order of methods stays the same from {enough:g} on."
-            if enough is not None
-            else f"It still changes at the longest; try longer ones (tasks.{task}.tune.length_scales)."
-        )
+        return f"{task}: {budget_in_words(content)}"
     lines = [f"{task}: best of each method on the calibration split"]
     for name, found in content["methods"].items():
         best = found["candidates"][found["best"] - 1]
