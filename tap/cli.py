@@ -280,7 +280,7 @@ def plan(
     from tap.jobs import planning
 
     cfg = load_scale(scale)
-    made = planning.make_plan(cfg, planning.chosen_runs(cfg, table, claim), gpu, gpus, records)
+    made = planning.make_plan(cfg, planning.chosen_jobs(cfg, table, claim), gpu, gpus, records)
     if as_csv or as_json:
         print((planning.as_csv if as_csv else planning.as_json)(made).rstrip())
         return

@@ -11,11 +11,12 @@ import pytest
 
 from tap.config import load_scale
 from tap.errors import UserError
-from tap.jobs.planning import as_csv, as_json, as_text, chosen_runs, make_plan
+from tap.jobs.planning import as_csv, as_json, as_text, chosen_jobs, make_plan
 from tap.jobs.registry import JOBS
 from tap.paper.audit.claim import load_claims
-from tap.plan.estimate import JOINT, PlannedJob, critical_path, wall_seconds
+from tap.plan.estimate import JOINT, PlannedJob
 from tap.plan.joint import JointRun
+from tap.plan.wall_time import critical_path, wall_seconds
 from tap.runs import Run
 
 PUBLISHED = Path("published")
@@ -24,7 +25,7 @@ PUBLISHED = Path("published")
 @functools.cache
 def plan_of(scale, *arguments, **options):
     cfg = load_scale(scale)
-    return make_plan(cfg, chosen_runs(cfg, *arguments), **options)
+    return make_plan(cfg, chosen_jobs(cfg, *arguments), **options)
 
 
 def line_of(plan, task, method="all"):
@@ -64,7 +65,7 @@ def test_other_cards_take_longer_and_say_what_does_not_fit():
         as_text(small, cfg)
     )
     whole = load_scale("paper", {f"tasks.cls.{part}.micro_batch": None for part in ("dense", "method")})
-    found = as_text(make_plan(whole, chosen_runs(whole, "tab_cls"), "rtx4090"), whole)
+    found = as_text(make_plan(whole, chosen_jobs(whole, "tab_cls"), "rtx4090"), whole)
     assert "TOO LARGE: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB; at least 3 hold" in found
     with pytest.raises(UserError, match="--gpu: 'v100' is not known; choose from h100, a100, rtx4090 or measured"):
         plan_of("paper", gpu="v100")
@@ -72,7 +73,7 @@ def test_other_cards_take_longer_and_say_what_does_not_fit():
 
 def test_processes_share_a_batch():
     cfg = load_scale("paper", {"processes": 8})
-    runs = chosen_runs(cfg, "tab_cls")
+    runs = chosen_jobs(cfg, "tab_cls")
     with pytest.raises(UserError, match="--gpus: 4 are fewer than the 8 of one training"):
         make_plan(cfg, runs, gpus=4)
     one = plan_of("paper", "tab_cls")
@@ -94,13 +95,41 @@ def test_a_claim_needs_the_runs_that_it_compares_and_no_more():
         plan_of("paper", None, "no-such")
 
 
+def test_probes_and_controls_are_counted_at_both_scales():
+    for plan in (plan_of("paper"), plan_of("desk", records=PUBLISHED)):
+        for task in ("cls", "seg", "det"):
+            assert 0 < line_of(plan, task, "probes").hours < line_of(plan, task).hours
+            assert 0 < line_of(plan, task, "controls").hours < line_of(plan, task).hours
+    controls = line_of(plan_of("paper"), "det", "controls")
+    assert controls.others == 6  # TAP-J and TAP-F, three seeds each
+    assert 10 < controls.hours < 60
+    waits = {row["run"]: row for row in plan_of("paper").jobs if row["job"] in ("probe", "endpoint")}
+    assert set(waits) == {"layers cls", "recovery seg", "layers seg", "recovery det", "layers det", "seg"}
+
+
+def test_published_probes_took_what_a_plan_says():
+    used = [row for row in plan_of("desk", records=PUBLISHED).jobs if row["job"] == "probe" and row["used_hours"]]
+    assert len(used) >= 2
+    for row in used:
+        assert 1 / 1.7 < row["planned_hours"] / row["used_hours"] < 1.7, row["run"]
+
+
+def test_a_claim_of_probes_needs_them_and_one_of_controls_these():
+    poor = plan_of("paper", None, "criterion-rankings")
+    assert {row["job"] for row in poor.jobs} >= {"train", "probe"}
+    assert "control" not in {row["job"] for row in poor.jobs}
+    oracle = plan_of("paper", None, "oracle")
+    assert {(row["job"], row["task"]) for row in oracle.jobs} >= {("control", "seg"), ("control", "det")}
+    assert "probe" not in {row["job"] for row in oracle.jobs}
+
+
 @pytest.mark.slow
 def test_every_claim_can_be_planned_or_says_that_no_run_judges_it():
     cfg = load_scale("paper")
     reasons = {}
     for claim in load_claims():
         try:
-            assert chosen_runs(cfg, None, claim.id)
+            assert chosen_jobs(cfg, None, claim.id)
         except UserError as error:
             reasons[claim.id] = str(error)
     by_profiles = {claim for claim, text in reasons.items() if "needs no run, but a profile" in text}
@@ -143,4 +172,4 @@ def test_a_task_may_have_processes_of_its_own():
     assert gpus == {"cls": 1, "det": 8}
     assert JOBS["train_joint"].resources(cfg, JointRun("paper", "tap_f", 0.5, "main", 0)).gpus == 4
     with pytest.raises(UserError, match="--gpus: 4 are fewer than the 8 of one training"):
-        make_plan(cfg, chosen_runs(cfg, "tab_det"), gpus=4)
+        make_plan(cfg, chosen_jobs(cfg, "tab_det"), gpus=4)
