@@ -28,7 +28,8 @@ from tap.plan.estimate import (
     planned_search,
 )
 from tap.plan.joint import JointRun
-from tap.plan.rates import Rates, card_rates, measured_rates, used_seconds
+from tap.plan.profiles import PROFILES
+from tap.plan.rates import Rates, card_rates, measured_rates, profiled_rates, used_seconds
 from tap.plan.runs import main_runs, probed_runs, probes_of, runs_of_table, task_of
 from tap.plan.wall_time import critical_path, wall_seconds
 from tap.runs import Run
@@ -80,6 +81,7 @@ class Plan:
         scale: whose settings.
         source: where the rates come from.
         gpus: cards (or jobs side by side).
+        card: whether hours are those of cards.
         card_gb: memory of a card; None where it is not known.
         lines: of methods, of tasks, and of all, which is the last.
         jobs: every job with its planned and used hours.
@@ -91,6 +93,7 @@ class Plan:
     scale: str
     source: str
     gpus: int
+    card: bool
     card_gb: float | None
     lines: tuple[PlanLine, ...]
     jobs: tuple[Mapping[str, Any], ...]
@@ -160,19 +163,18 @@ def make_plan(
     Args:
         cfg: the settings.
         jobs: what to make, with all that it waits for (`chosen_jobs`).
-        gpu: a card's name, or `measured`; None is `measured` where no GPU is asked for, else `h100`.
+        gpu: a card's name, `profile` or `measured`; None is `measured` where no GPU is asked for, else the profile of
+            one at the scale's shapes, else `h100`.
         gpus: cards, or jobs side by side.
         records: folder with finished runs (`results` or `published`).
 
     Raises:
-        UserError: the card is not known, or nothing was measured.
+        UserError: the card is not known, or nothing was measured or profiled.
     """
     if gpus < (most := max(job.processes for job in jobs)):
         raise UserError(f"--gpus: {gpus} are fewer than the {most} of one training (processes)")
     used = used_seconds(jobs, cfg.scale, records)
-    if gpu is None:
-        gpu = "h100" if cfg.device == "cuda" else "measured"
-    rates = _measured(cfg, jobs, records) if gpu == "measured" else card_rates(gpu)
+    rates = _rates(cfg, jobs, gpu, records)
     seconds = {(job.kind, job.name): rates.seconds(job) for job in jobs}
     parallel = {(job.kind, job.name): seconds[job.kind, job.name] / job.processes for job in jobs}
     groups: dict[tuple[str, str], list[PlannedJob]] = {}
@@ -189,6 +191,7 @@ def make_plan(
         cfg.scale,
         rates.source,
         gpus,
+        rates.card,
         None if rates.memory is None else rates.memory / 1e9,
         tuple(lines),
         tuple(_row(job, rates, used) for job in jobs),
@@ -197,6 +200,23 @@ def make_plan(
         sum(DATA_BYTES.get(name, 0.0) for name in {each.root: each.name for each in data}.values()) / 1e9,
         (len(search), sum(map(rates.seconds, search)) / _HOUR),
     )
+
+
+def _rates(cfg: ScaleConfig, jobs: Sequence[PlannedJob], gpu: str | None, records: Path) -> Rates:
+    """Those that are asked for, or that `make_plan` takes by itself."""
+    on_gpu = cfg.device == "cuda"
+    tasks = sorted({task for job in jobs for task in job.work})
+    if gpu == "measured" or (gpu is None and not on_gpu):
+        return _measured(cfg, jobs, records)
+    if gpu not in (None, "profile"):
+        return card_rates(str(gpu))
+    found = profiled_rates(cfg, tasks, on_gpu)
+    if found is None and gpu is not None:
+        raise UserError(
+            f"--gpu profile: {PROFILES} has no full model of every task ({', '.join(tasks)}) at the shapes of scale "
+            f"'{cfg.scale}'{' on a GPU' if on_gpu else ''}; `snakemake profile` makes them, or name a card (--gpu h100)"
+        )
+    return found or card_rates("h100")
 
 
 def _measured(cfg: ScaleConfig, jobs: Sequence[PlannedJob], records: Path) -> Rates:
@@ -288,7 +308,7 @@ def as_csv(plan: Plan) -> str:
 
 def as_text(plan: Plan, cfg: ScaleConfig) -> str:
     """What a person reads: methods, tasks and all, then what it means for time, disk and memory."""
-    unit = "job-hours" if plan.card_gb is None else "GPU-hours"
+    unit = "GPU-hours" if plan.card else "job-hours"
     header = ("task", "method", "trainings", "steps", unit, "interval", "GPU GB", "host GB", "disk GB", "used h")
     rows = [header, *(_shown(line) for line in plan.lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
@@ -306,7 +326,7 @@ def as_text(plan: Plan, cfg: ScaleConfig) -> str:
         lines += [
             f"  {task}: {UTILISATION[task].share:.1%} of an H100's peak; {UTILISATION[task].source}" for task in tasks
         ]
-    what = "GPU" if plan.card_gb is not None else "place"
+    what = "GPU" if plan.card else "place"
     lines.append(
         f"Time on {plan.gpus} {what}{'' if plan.gpus == 1 else 's'}: {_days(plan.wall_days)}; "
         f"no number of them makes it shorter than {_days(plan.critical_days)}."

@@ -5,12 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
+from typing import Final
 
 from tap.config.methods import DENSE
+from tap.config.schema import ScaleConfig
 from tap.errors import UserError
 from tap.plan.accelerators import ACCELERATORS, UTILISATION
 from tap.plan.estimate import PlannedJob
+from tap.plan.flops import forward_flops
+from tap.plan.profiles import profile_in_use
+from tap.plan.runs import dense_run
+from tap.plan.specs import job_spec
+
+PROFILED: Final = (0.8, 2.5)
+"""The interval's factors where a profile says how fast a card is: it times neither backward passes nor loading."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +31,16 @@ class Rates:
         speeds: by kind (`train` and `evaluate`, which stands for all others) and task.
         low, high: factors on the hours, by task.
         source: where they come from, in words.
-        watts: power of a card; None where it is not known.
-        memory: bytes of a card; None on a CPU.
+        card: whether they are a card's, and not a CPU job's.
+        watts: power of the card; None where it is not known.
+        memory: bytes of the card; None where they are not known.
     """
 
     speeds: Mapping[tuple[str, str], float]
     low: Mapping[str, float]
     high: Mapping[str, float]
     source: str
+    card: bool = False
     watts: float | None = None
     memory: float | None = None
 
@@ -69,7 +81,7 @@ def card_rates(name: str) -> Rates:
         UserError: the card is not known.
     """
     if name not in ACCELERATORS:
-        raise UserError(f"--gpu: '{name}' is not known; choose from {', '.join(ACCELERATORS)} or measured")
+        raise UserError(f"--gpu: '{name}' is not known; choose from {', '.join(ACCELERATORS)}, profile or measured")
     card, h100 = ACCELERATORS[name], ACCELERATORS["h100"]
     speeds = {
         (kind, task): found.share * h100.peak * card.speed
@@ -78,7 +90,40 @@ def card_rates(name: str) -> Rates:
     }
     low = {task: found.low for task, found in UTILISATION.items()}
     high = {task: found.high for task, found in UTILISATION.items()}
-    return Rates(speeds, low, high, f"{name}, by stated utilisation (docs/plan.md)", card.watts, card.memory)
+    return Rates(speeds, low, high, f"{name}, by stated utilisation (docs/plan.md)", True, card.watts, card.memory)
+
+
+def profiled_rates(cfg: ScaleConfig, tasks: Iterable[str], on_gpu: bool, root: Path = Path(".")) -> Rates | None:
+    """Rates from what a machine's profiles measured of models without pruning, forward and without loading.
+
+    A step's passes are taken to be as fast as these.
+
+    Args:
+        cfg: the settings; its profiles are those of its own shapes.
+        tasks: which rates are needed.
+        on_gpu: whether a profile of a CPU says nothing here.
+        root: the project's folder.
+
+    Returns:
+        None where a task has no profile with a full model.
+    """
+    speeds: dict[tuple[str, str], float] = {}
+    devices: dict[str, float] = {}
+    for task in tasks:
+        path = profile_in_use(cfg, cfg.scale, task, root)
+        if path is None or (on_gpu and not path.parts[-3].startswith("gpu-")):
+            return None
+        content = json.loads((root / path).read_text())
+        full = [found["full"] for found in content["methods"].values() if found.get("full")]
+        if not full:
+            return None
+        speed = content["batch"] / full[0]["reference"] * forward_flops(job_spec(cfg, dense_run(cfg, task, 0)))
+        speeds |= {("train", task): speed, ("evaluate", task): speed}
+        devices[path.parts[-3]] = float(content["about"]["driver"].get("power.limit", "nan").split()[0])
+    watts = max(devices.values())
+    source = f"profiles of {', '.join(devices)} (forward passes, without loading; docs/plan.md)"
+    low, high = dict.fromkeys(tasks, PROFILED[0]), dict.fromkeys(tasks, PROFILED[1])
+    return Rates(speeds, low, high, source, on_gpu, None if isnan(watts) else watts)
 
 
 def measured_rates(jobs: Iterable[PlannedJob], used: Mapping[tuple[str, str], float], source: str) -> Rates:

@@ -4,6 +4,8 @@ import csv
 import functools
 import io
 import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,10 @@ from tap.jobs.planning import as_csv, as_json, as_text, chosen_jobs, make_plan
 from tap.jobs.registry import JOBS
 from tap.paper.audit.claim import load_claims
 from tap.plan.estimate import JOINT, PlannedJob
+from tap.plan.flops import forward_flops
 from tap.plan.joint import JointRun
+from tap.plan.runs import dense_run
+from tap.plan.specs import job_spec
 from tap.plan.wall_time import critical_path, wall_seconds
 from tap.runs import Run
 
@@ -50,6 +55,12 @@ def test_hours_of_the_paper_scale(task, trainings, low, high):
     assert line.hours_low < line.hours < line.hours_high
 
 
+def test_the_readme_says_what_a_plan_says_of_the_tables():
+    (line,) = [line for line in Path("README.md").read_text().splitlines() if line.startswith("| `paper` |")]
+    said = [int(found.replace(",", "")) for found in re.findall(r"about ([\d,]+)", line)]
+    assert said == [round(plan_of("paper", f"tab_{task}").total.hours, -2) for task in ("cls", "seg", "det")]
+
+
 def test_detection_takes_nearly_all_of_what_tasks_train_on_their_own():
     plan = plan_of("paper")
     hours = {task: line_of(plan, task).hours for task in ("cls", "seg", "det")}
@@ -73,11 +84,44 @@ def test_other_cards_take_longer_and_say_what_does_not_fit():
     assert "In parts: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB, so that images pass in" in (
         as_text(small, cfg)
     )
+    assert "TOO LARGE" not in as_text(plan_of("paper", gpu="rtx4090"), cfg)  # every batch of the paper passes in parts
     whole = load_scale("paper", {f"tasks.cls.{part}.micro_batch": None for part in ("dense", "method")})
     found = as_text(make_plan(whole, chosen_jobs(whole, "tab_cls"), "rtx4090"), whole)
     assert "TOO LARGE: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB; at least 3 hold" in found
-    with pytest.raises(UserError, match="--gpu: 'v100' is not known; choose from h100, a100, rtx4090 or measured"):
+    with pytest.raises(
+        UserError, match="--gpu: 'v100' is not known; choose from h100, a100, rtx4090, profile or measured"
+    ):
         plan_of("paper", gpu="v100")
+
+
+def test_a_profile_of_the_card_takes_the_place_of_stated_rates(tmp_path, monkeypatch):
+    stated = plan_of("paper", "tab_cls").total
+    shutil.copytree("workflow/scales", tmp_path / "workflow/scales")
+    (tmp_path / "params.yaml").write_text("scale: paper\n")
+    monkeypatch.chdir(tmp_path)
+    cfg = load_scale("paper")
+    jobs = chosen_jobs(cfg, "tab_cls")
+    with pytest.raises(UserError, match=r"--gpu profile: .* no full model of every task .*`snakemake profile` makes"):
+        make_plan(cfg, jobs, "profile")
+    flops = {task: forward_flops(job_spec(cfg, dense_run(cfg, task, 0))) for task in ("cls", "seg", "det")}
+    for task, share in (("cls", 0.26), ("seg", 0.22), ("det", 0.0766)):  # twice what is stated of an H100
+        seconds = 4 * flops[task] / (share * 989e12)
+        content = {
+            "about": {"driver": {"power.limit": "600.00 W"}},
+            "batch": 4,
+            "methods": {"dense": {"full": None}, "tap": {"full": {"seconds": seconds / 2, "reference": seconds}}},
+        }
+        path = Path("results/profiles/gpu-some-card/paper") / f"{task}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+    plan = make_plan(cfg, jobs)
+    assert plan.total.hours == pytest.approx(stated.hours / 2, rel=1e-3)
+    assert plan.total.hours_high == pytest.approx(2.5 * plan.total.hours)
+    assert plan.total.energy_kwh == pytest.approx(0.6 * plan.total.hours)
+    text = as_text(plan, cfg)
+    assert "GPU-hours" in text
+    assert "Rates: profiles of gpu-some-card (forward passes, without loading" in text
+    assert make_plan(cfg, jobs, "h100").total.hours == pytest.approx(stated.hours)
 
 
 def test_processes_share_a_batch():

@@ -27,7 +27,7 @@ def train(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, f"tap.engine.{module}", found)
 
     def call(*words, **pretrain):
-        given = {"weights": "mae.pth", **pretrain}
+        given = {"weights": "mae.pth", "sha256": None, "size": None, **pretrain}
         settings = {f"tasks.{task}.pretrain.{name}": given[name] for task in ("cls", "seg", "det") for name in given}
         content = {"scale": "paper", "overrides": {"paper": {"device": "cpu", **settings}}}
         Path("params.yaml").write_text(yaml.safe_dump(content))
