@@ -320,13 +320,24 @@ def all_results():
     ]
 
 
-# All files of tables and figures where a reader looks.
-KNOWN_FILES = JOBS["publish"].made(CFG, (*ALL_TABLES, *GROUPS, "paper", "paper_pdf"))
+# All files of tables and figures, where a reader looks and where they are made.
+SHOWN_FILES = JOBS["publish"].made(CFG, (*ALL_TABLES, *GROUPS, "paper", "paper_pdf"))
+MADE_FILES = [
+    *JOBS["table"].made(CFG, ALL_TABLES),
+    *JOBS["figure"].made(CFG, tuple(GROUPS)),
+    *(
+        file
+        for job in ("paper_page", "paper_pdf")
+        for file in JOBS[job].made(CFG, None)
+    ),
+]
 
 
 def refuse_unknown(wildcards):
     """Ends with the files of that name, or the nearest table or figure and all that there are."""
+    target = Path(wildcards.unknown)
     try:
-        refuse_file(Path(wildcards.unknown), KNOWN_FILES)
+        refuse_file(target, MADE_FILES if target.parts[0] == "results" else SHOWN_FILES)
     except UserError as error:
-        raise WorkflowError(str(error))
+        # Its message alone: Snakemake would put a WorkflowError into a frame of its own.
+        sys.exit(f"Error: {error}")
