@@ -1,4 +1,4 @@
-"""The configurations under `configs/`: what they say, and that MMEngine trains, resumes in mixed precision and tests each."""
+"""The configurations under `configs/`: what they say; MMEngine trains, resumes in mixed precision and tests each."""
 
 from pathlib import Path
 
