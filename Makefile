@@ -30,7 +30,7 @@ restore: $(STAMP)
 	tap restore $(if $(SCALE),--scale $(SCALE)) $(if $(BUNDLE),--bundle $(BUNDLE))
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not long"
+	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not long" --durations=25
 
 test-long: $(STAMP)
 	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m long

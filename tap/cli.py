@@ -269,7 +269,9 @@ def plan(
     scale: ScaleOption = None,
     table: Annotated[str | None, typer.Option(help="only the runs of this table, such as tab_seg")] = None,
     claim: Annotated[str | None, typer.Option(help="the fewest runs that judge this claim")] = None,
-    gpu: Annotated[str | None, typer.Option(help="h100, a100, rtx4090, or measured (finished jobs)")] = None,
+    gpu: Annotated[
+        str | None, typer.Option(help="h100, a100, rtx4090, profile (of this machine), or measured (finished jobs)")
+    ] = None,
     gpus: Annotated[int, typer.Option(min=1, help="cards, or jobs side by side")] = 1,
     records: Annotated[Path, typer.Option(help="folder with finished runs to set beside")] = Path("results"),
     used: Annotated[bool, typer.Option("--used", help="planned beside used of every finished job")] = False,
@@ -280,7 +282,7 @@ def plan(
     from tap.jobs import planning
 
     cfg = load_scale(scale)
-    made = planning.make_plan(cfg, planning.chosen_runs(cfg, table, claim), gpu, gpus, records)
+    made = planning.make_plan(cfg, planning.chosen_jobs(cfg, table, claim), gpu, gpus, records)
     if as_csv or as_json:
         print((planning.as_csv if as_csv else planning.as_json)(made).rstrip())
         return

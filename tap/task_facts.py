@@ -71,6 +71,8 @@ class TaskFacts:
         background: whether the target of a patch may be no object at all, one class more than the head has.
         libraries: distributions beside the common ones whose version decides its results.
         drawing: module whose `draw` makes the picture of a run; empty where there is none.
+        views: module that shows an image (`pixels`), what its label (`truth`) and a model (`predicted`) say of it, and
+            knows how much there is to see (`interest`); empty where there is none.
     """
 
     name: str
@@ -82,6 +84,7 @@ class TaskFacts:
     background: bool = False
     libraries: tuple[str, ...] = ()
     drawing: str = ""
+    views: str = ""
 
     @property
     def score(self) -> Metric:
@@ -123,6 +126,7 @@ CLS: Final = TaskFacts(
         Dataset("fashion_mnist", preparing="tap.tasks.classification.fashion"),
         Dataset("imagenet", checking="tap.tasks.classification.check"),
     ),
+    views="tap.tasks.classification.views",
 )
 
 SEG: Final = TaskFacts(
@@ -134,6 +138,7 @@ SEG: Final = TaskFacts(
     dense=True,
     libraries=("onedl-mmsegmentation",),
     drawing="tap.tasks.segmentation.picture",
+    views="tap.tasks.segmentation.views",
 )
 
 DET: Final = TaskFacts(
@@ -150,6 +155,7 @@ DET: Final = TaskFacts(
     background=True,
     libraries=("onedl-mmdetection", "pycocotools"),
     drawing="tap.tasks.detection.picture",
+    views="tap.tasks.detection.views",
 )
 
 TASKS: Final[Mapping[str, TaskFacts]] = {facts.name: facts for facts in (CLS, SEG, DET)}

@@ -31,6 +31,7 @@ def test_entries_name_what_is_there():
         module, _, name = facts.pipeline.partition(":")
         assert name in function_names(module)
         assert not facts.drawing or "draw" in function_names(facts.drawing)
+        assert not facts.views or {"pixels", "truth", "predicted", "interest"} <= function_names(facts.views)
 
 
 def test_every_data_set_is_prepared_or_checked():

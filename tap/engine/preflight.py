@@ -11,8 +11,9 @@ from tap.config.datasets import CHECKED
 from tap.config.schema import ScaleConfig, TrainConfig
 from tap.engine.gpu_pool import visible_cards
 from tap.errors import UserError
-from tap.plan.estimate import JOINT, PlannedJob, planned_jobs, training_images, used_seconds
+from tap.plan.estimate import JOINT, PlannedJob, planned_jobs, training_images
 from tap.plan.profiles import gpu_facts
+from tap.plan.rates import used_seconds
 from tap.plan.runs import runs_of_table
 from tap.tasks.given_weights import look_at_weights
 from tap.tasks.report import Report

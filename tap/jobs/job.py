@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -46,6 +46,11 @@ def measuring(cfg: ScaleConfig) -> Resources:
     if cfg.scale == "paper":
         return Resources(None, gpus, 64000, 240)
     return Resources(1 if cfg.scale == "smoke" else None, gpus, 4000, 60)
+
+
+def measuring_long(cfg: ScaleConfig) -> Resources:
+    """`measuring` of what passes over every image many times, for hours on a large data set."""
+    return replace(measuring(cfg), minutes=1440) if cfg.scale == "paper" else measuring(cfg)
 
 
 def tabulating(cfg: ScaleConfig) -> Resources:

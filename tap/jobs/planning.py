@@ -13,23 +13,17 @@ from typing import Any
 from tap.config.datasets import PREPARED
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
+from tap.jobs.kinds.probe import ProbeKey
 from tap.jobs.registry import JOBS
 from tap.plan.accelerators import UTILISATION
-from tap.plan.claimed_runs import BY_PROFILES, claimed_runs
-from tap.plan.estimate import (
-    DATA_BYTES,
-    JOINT,
-    PlannedJob,
-    Rates,
-    card_rates,
-    critical_path,
-    measured_rates,
-    planned_jobs,
-    used_seconds,
-    wall_seconds,
-)
+from tap.plan.claimed_runs import BY_PROFILES, claimed_controls, claimed_probes, claimed_runs
+from tap.plan.controls import controlled_runs
+from tap.plan.estimate import DATA_BYTES, JOINT, PlannedJob, planned_controls, planned_jobs, planned_probes
 from tap.plan.joint import JointRun
-from tap.plan.runs import main_runs, runs_of_table
+from tap.plan.profiles import PROFILES
+from tap.plan.rates import Rates, card_rates, measured_rates, profiled_rates, used_seconds
+from tap.plan.runs import main_runs, probed_runs, probes_of, runs_of_table, task_of
+from tap.plan.wall_time import critical_path, wall_seconds
 from tap.runs import Run
 
 _HOUR = 3600.0
@@ -37,11 +31,12 @@ _HOUR = 3600.0
 
 @dataclass(frozen=True)
 class PlanLine:
-    """A line of a plan: a method of a task, a task, or all.
+    """A line of a plan: a method of a task, its probes or controls, a task, or all.
 
     Attributes:
         task, method: what it is about; `all` stands for several.
-        trainings, evaluations: jobs.
+        trainings: jobs that train.
+        others: jobs that evaluate, probe, control or choose.
         steps, images: of its trainings.
         hours: of one card (or of one job on a CPU), with the interval's ends.
         memory_gb: of a card, for one process of the training that needs most.
@@ -55,7 +50,7 @@ class PlanLine:
     task: str
     method: str
     trainings: int
-    evaluations: int
+    others: int
     steps: int
     images: float
     hours: float
@@ -78,6 +73,7 @@ class Plan:
         scale: whose settings.
         source: where the rates come from.
         gpus: cards (or jobs side by side).
+        card: whether hours are those of cards.
         card_gb: memory of a card; None where it is not known.
         lines: of methods, of tasks, and of all, which is the last.
         jobs: every job with its planned and used hours.
@@ -88,6 +84,7 @@ class Plan:
     scale: str
     source: str
     gpus: int
+    card: bool
     card_gb: float | None
     lines: tuple[PlanLine, ...]
     jobs: tuple[Mapping[str, Any], ...]
@@ -101,8 +98,8 @@ class Plan:
         return self.lines[-1]
 
 
-def chosen_runs(cfg: ScaleConfig, table: str | None = None, claim: str | None = None) -> list[Run]:
-    """The runs of a scale, of one table, or of one claim.
+def chosen_jobs(cfg: ScaleConfig, table: str | None = None, claim: str | None = None) -> list[PlannedJob]:
+    """The jobs of a scale, of one table, or of one claim: trainings, evaluations, and what probes and controls need.
 
     Raises:
         UserError: the table or the claim is not known, or no run of the scale judges it.
@@ -110,20 +107,7 @@ def chosen_runs(cfg: ScaleConfig, table: str | None = None, claim: str | None = 
     if table is not None and claim is not None:
         raise UserError("tap plan: give --table or --claim, not both")
     if claim is not None:
-        from tap.paper.audit.claim import load_claims
-
-        known = {found.id: found for found in load_claims()}
-        if claim not in known:
-            raise UserError(f"--claim: '{claim}' is not known; choose from {', '.join(known)}")
-        parts = [(part.predicate, part.arguments) for part in known[claim].parts]
-        runs = claimed_runs(cfg, parts)
-        if not runs and all(predicate in BY_PROFILES for predicate, _ in parts):
-            raise UserError(
-                f"--claim: '{claim}' needs no run, but a profile of the paper's shapes (`snakemake profile`)"
-            )
-        if not runs:
-            raise UserError(f"--claim: no run of scale '{cfg.scale}' has to do with '{claim}'")
-        return runs
+        return _jobs_of_claim(cfg, claim)
     if table is not None:
         task = Path(table).stem.removeprefix("tab_")
         if task not in cfg.tasks:
@@ -131,32 +115,56 @@ def chosen_runs(cfg: ScaleConfig, table: str | None = None, claim: str | None = 
             raise UserError(
                 f"--table: '{table}' has no runs of its own; choose from {names}, or plan a claim (--claim)"
             )
-        return main_runs(cfg, task)
-    return [run for task in cfg.tasks for run in runs_of_table(cfg, task)]
+        return planned_jobs(cfg, main_runs(cfg, task))
+    jobs = planned_jobs(cfg, [run for task in cfg.tasks for run in runs_of_table(cfg, task)])
+    jobs += [job for task in cfg.tasks for job in planned_probes(cfg, task, probes_of(task))]
+    return jobs + [planned_controls(cfg, run) for task in cfg.tasks for run in controlled_runs(cfg, task)]
+
+
+def _jobs_of_claim(cfg: ScaleConfig, claim: str) -> list[PlannedJob]:
+    from tap.paper.audit.claim import load_claims
+    from tap.paper.audit.predicates import OF_PROBES
+
+    known = {found.id: found for found in load_claims()}
+    if claim not in known:
+        raise UserError(f"--claim: '{claim}' is not known; choose from {', '.join(known)}")
+    parts = [(part.predicate, part.arguments) for part in known[claim].parts]
+    probes = claimed_probes(cfg, [part for part in parts if part[0] in OF_PROBES])
+    runs = claimed_runs(cfg, [part for part in parts if part[0] not in OF_PROBES])
+    runs += [run for task, kinds in probes.items() for kind in kinds for run in probed_runs(cfg, task, kind)]
+    if not runs and all(predicate in BY_PROFILES for predicate, _ in parts):
+        raise UserError(f"--claim: '{claim}' needs no run, but a profile of the paper's shapes (`snakemake profile`)")
+    if not runs:
+        raise UserError(f"--claim: no run of scale '{cfg.scale}' has to do with '{claim}'")
+    jobs = planned_jobs(cfg, list(dict.fromkeys(runs)))
+    jobs += [job for task, kinds in probes.items() for job in planned_probes(cfg, task, kinds)]
+    return jobs + [planned_controls(cfg, run) for run in claimed_controls(cfg, parts)]
 
 
 def make_plan(
-    cfg: ScaleConfig, runs: Sequence[Run], gpu: str | None = None, gpus: int = 1, records: Path = Path("results")
+    cfg: ScaleConfig,
+    jobs: Sequence[PlannedJob],
+    gpu: str | None = None,
+    gpus: int = 1,
+    records: Path = Path("results"),
 ) -> Plan:
-    """Plans runs, and sets beside them what finished ones took.
+    """Plans jobs, and sets beside them what finished ones took.
 
     Args:
         cfg: the settings.
-        runs: what to make.
-        gpu: a card's name, or `measured`; None is `measured` where no GPU is asked for, else `h100`.
+        jobs: what to make, with all that it waits for (`chosen_jobs`).
+        gpu: a card's name, `profile` or `measured`; None is `measured` where no GPU is asked for, else the profile of
+            one at the scale's shapes, else `h100`.
         gpus: cards, or jobs side by side.
         records: folder with finished runs (`results` or `published`).
 
     Raises:
-        UserError: the card is not known, or nothing was measured.
+        UserError: the card is not known, or nothing was measured or profiled.
     """
-    jobs = planned_jobs(cfg, runs)
     if gpus < (most := max(job.processes for job in jobs)):
         raise UserError(f"--gpus: {gpus} are fewer than the {most} of one training (processes)")
     used = used_seconds(jobs, cfg.scale, records)
-    if gpu is None:
-        gpu = "h100" if cfg.device == "cuda" else "measured"
-    rates = _measured(cfg, jobs, records) if gpu == "measured" else card_rates(gpu)
+    rates = _rates(cfg, jobs, gpu, records)
     seconds = {(job.kind, job.name): rates.seconds(job) for job in jobs}
     parallel = {(job.kind, job.name): seconds[job.kind, job.name] / job.processes for job in jobs}
     groups: dict[tuple[str, str], list[PlannedJob]] = {}
@@ -166,27 +174,45 @@ def make_plan(
     lines = [_line(cfg, task, method, found, rates, used) for (task, method), found in groups.items()]
     lines += [_line(cfg, task, "all", [job for job in jobs if job.task == task], rates, used) for task in tasks]
     lines.append(_line(cfg, "all", "all", jobs, rates, used))
-    folders = {cfg.tasks[run.task].data.root: cfg.tasks[run.task].data.name for run in runs}  # type: ignore[index]
+    data = [task_of(cfg, task).data for job in jobs for task in job.work]
     return Plan(
         cfg.scale,
         rates.source,
         gpus,
+        rates.card,
         None if rates.memory is None else rates.memory / 1e9,
         tuple(lines),
         tuple(_row(job, rates, used) for job in jobs),
         wall_seconds(jobs, parallel, gpus) / 86400,
         critical_path(jobs, parallel) / 86400,
-        sum(DATA_BYTES.get(name, 0.0) for name in folders.values()) / 1e9,
+        sum(DATA_BYTES.get(name, 0.0) for name in {each.root: each.name for each in data}.values()) / 1e9,
     )
+
+
+def _rates(cfg: ScaleConfig, jobs: Sequence[PlannedJob], gpu: str | None, records: Path) -> Rates:
+    """Those that are asked for, or that `make_plan` takes by itself."""
+    on_gpu = cfg.device == "cuda"
+    tasks = sorted({task for job in jobs for task in job.work})
+    if gpu == "measured" or (gpu is None and not on_gpu):
+        return _measured(cfg, jobs, records)
+    if gpu not in (None, "profile"):
+        return card_rates(str(gpu))
+    found = profiled_rates(cfg, tasks, on_gpu)
+    if found is None and gpu is not None:
+        raise UserError(
+            f"--gpu profile: {PROFILES} has no full model of every task ({', '.join(tasks)}) at the shapes of scale "
+            f"'{cfg.scale}'{' on a GPU' if on_gpu else ''}; `snakemake profile` makes them, or name a card (--gpu h100)"
+        )
+    return found or card_rates("h100")
 
 
 def _measured(cfg: ScaleConfig, jobs: Sequence[PlannedJob], records: Path) -> Rates:
     """Rates of finished jobs of the scale, the planned ones or others; of the published ones if there are too few."""
-    measured = planned_jobs(cfg, chosen_runs(cfg))
+    measured = chosen_jobs(cfg)
     for folder in (records, Path("published")):
         used = used_seconds(measured, cfg.scale, folder)
         rates = measured_rates(measured, used, f"{folder}/{cfg.scale}")
-        if all((job.kind, task) in rates.speeds for job in jobs for task in job.work):
+        if all(rates.knows(job) for job in jobs):
             return rates
     raise UserError(
         f"--gpu measured: neither {records}/{cfg.scale} nor published/{cfg.scale} has a finished training and"
@@ -227,9 +253,12 @@ def _line(
 
 
 def _host_mb(cfg: ScaleConfig, job: PlannedJob) -> int:
+    """What the job asks for; its kind reads the key of it from the name."""
     if job.task == JOINT:
         return JOBS["train_joint"].resources(cfg, JointRun.parse(cfg.scale, job.name)).memory_mb
-    return JOBS[job.kind].resources(cfg, Run.parse(cfg.scale, job.name)).memory_mb
+    of_task: dict[str, Any] = {"endpoint": job.task, "probe": ProbeKey(job.task, job.name.partition(" ")[0])}
+    key = of_task[job.kind] if job.kind in of_task else Run.parse(cfg.scale, job.name)
+    return JOBS[job.kind].resources(cfg, key).memory_mb
 
 
 def _row(job: PlannedJob, rates: Rates, used: Mapping[tuple[str, str], float]) -> Mapping[str, Any]:
@@ -266,7 +295,7 @@ def as_csv(plan: Plan) -> str:
 
 def as_text(plan: Plan, cfg: ScaleConfig) -> str:
     """What a person reads: methods, tasks and all, then what it means for time, disk and memory."""
-    unit = "job-hours" if plan.card_gb is None else "GPU-hours"
+    unit = "GPU-hours" if plan.card else "job-hours"
     header = ("task", "method", "trainings", "steps", unit, "interval", "GPU GB", "host GB", "disk GB", "used h")
     rows = [header, *(_shown(line) for line in plan.lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
@@ -284,7 +313,7 @@ def as_text(plan: Plan, cfg: ScaleConfig) -> str:
         lines += [
             f"  {task}: {UTILISATION[task].share:.1%} of an H100's peak; {UTILISATION[task].source}" for task in tasks
         ]
-    what = "GPU" if plan.card_gb is not None else "place"
+    what = "GPU" if plan.card else "place"
     lines.append(
         f"Time on {plan.gpus} {what}{'' if plan.gpus == 1 else 's'}: {_days(plan.wall_days)}; "
         f"no number of them makes it shorter than {_days(plan.critical_days)}."

@@ -22,10 +22,13 @@ from tap.paper.names import quantity, title_of
 from tap.paper.probe_results import ProbeResults, read_probe
 from tap.paper.profiles import FOLDER, Profile, read_profile
 from tap.paper.reported import Printed, load_reported
+from tap.paper.scores import read_arrays
 from tap.paper.statements import stated
 from tap.paper.tidy import PRIMARY_METRIC, gather, read_tidy
 from tap.plan.profiles import Shapes, profile_in_use, shapes_of
 from tap.plan.results import floor_runs, tidy_paths
+from tap.plan.shown_runs import pictured_path
+from tap.studies.pictured import Pictured
 
 
 @dataclass
@@ -101,6 +104,20 @@ class Evidence:
             there = task in self.settings.tasks
             self._controls[task, method] = read_controls(self.settings, task, method, self.root) if there else None
         return self._controls[task, method]
+
+    def pictured(self, task: str) -> Pictured | None:
+        """An image of a task under the methods of the paper's figure; None if nobody has looked yet.
+
+        Raises:
+            UserError: the file cannot be read, or is of another form.
+        """
+        path, mend = self.root / pictured_path(self.scale, task), f"`tap kept {task}` makes it"
+        if not path.is_file():
+            return None
+        try:
+            return Pictured.of_arrays(read_arrays(path, mend))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path}: does not hold an image under several methods ({error}); {mend}") from error
 
     def profile(self, task: str, shapes: Shapes) -> Profile | None:
         """The profile of a task (or ``growth``) that tables show; None if no machine was profiled at such shapes.

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 from PIL import Image
 
@@ -17,6 +18,7 @@ from tap.method_facts import read_methods
 from tap.paper.html import data_uri, embedded, templates_in
 from tap.paper.names import names_of_rows
 from tap.paper.tables.caption import DATASETS, SMOKE_NOTE
+from tap.plan.shown_runs import pictured_path
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, evidence_of_data, record_job
 from tap.studies.kept_patches import KeptPatches, kept_patches
@@ -31,7 +33,7 @@ def kept_page_path(scale: str, task: str) -> Path:
 
 
 def run_kept_patches(specs: Sequence[JobSpec], scale: str, task: str, stamp: Stamp = BY_HAND) -> Path:
-    """Looks at the runs of a task and writes the page with its record.
+    """Looks at the runs of a task and writes the page, one image under the methods of the paper's figure, and a record.
 
     Args:
         specs: trained runs, all of one rate.
@@ -43,13 +45,15 @@ def run_kept_patches(specs: Sequence[JobSpec], scale: str, task: str, stamp: Sta
         UserError: as `tap.studies.kept_patches.kept_patches`, or the page cannot be written.
     """
     started, found = datetime.now(UTC), kept_patches(specs)
-    first = specs[0]
+    first, packed = specs[0], io.BytesIO()
+    np.savez_compressed(packed, **found.pictured.arrays())
+    pictured = atomic_write(pictured_path(scale, task), packed.getvalue())
     page = atomic_write(kept_page_path(scale, task), to_html(found, scale, first.data.name))
     record_job(
         page.with_suffix(RECORD_SUFFIX),
         stamp,
         inputs=[*found.read, *evidence_of_data(first)],
-        outputs=[page],
+        outputs=[page, pictured],
         started=started,
         device=describe_device(select_device(first.device)),
         threads=first.eval.threads,

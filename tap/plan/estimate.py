@@ -1,25 +1,24 @@
-"""What trainings and evaluations need before anything runs: operations, hours, memory, disk (docs/plan.md)."""
+"""What jobs need before anything runs: operations, hours, memory, disk (docs/plan.md)."""
 
 from __future__ import annotations
 
-import heapq
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 from tap.config.lookup import method_of
-from tap.config.methods import DENSE, PRETRAINING
+from tap.config.methods import MAIN, PRETRAINING
 from tap.config.schema import DataConfig, JobSpec, ScaleConfig
 from tap.errors import UserError
-from tap.plan.accelerators import ACCELERATORS, UTILISATION
+from tap.plan.controls import control_parameters
+from tap.plan.endpoints import endpoint_file, endpoint_path
 from tap.plan.flops import forward_flops, training_flops
-from tap.plan.joint import JointRun, is_joint, joint_start, joint_tasks
-from tap.plan.runs import run_of
+from tap.plan.joint import JointRun, is_joint, joint_start, joint_tasks, other_registers
+from tap.plan.runs import dense_run, probe_folder, probed_runs, run_of, task_of
 from tap.plan.saved_memory import least_bytes, parameters, training_bytes
-from tap.plan.specs import job_spec
+from tap.plan.specs import endpoint_specs, job_spec, probe_parameters
 from tap.plan.starts import is_start, source_run
+from tap.plan.study_flops import control_flops, diagnostics_flops, endpoint_flops, probe_flops
 from tap.plan.teaching import teacher_run
 from tap.runs import Run
 
@@ -53,25 +52,30 @@ CALIBRATION_PASSES: Final = 24
 CALIBRATED_TWICE: Final = ("ats", "algm")
 """Methods whose threshold is found before the training as well."""
 
-Kind = Literal["train", "evaluate"]
+Kind = Literal["train", "evaluate", "endpoint", "probe", "control"]
+
+STUDIES: Final[Mapping[Kind, str]] = {"endpoint": "endpoint", "probe": "probes", "control": "controls"}
+"""Kinds of jobs that train nothing and evaluate no run of their own, by what stands for their method."""
 
 
 @dataclass(frozen=True)
 class PlannedJob:
-    """One training or evaluation.
+    """One job that computes.
 
     Attributes:
-        kind: `train` or `evaluate`.
+        kind: its kind, as its command is called.
         task: its task; `joint` where it trains several.
-        method, variant: of its run.
-        name: id of its run.
+        method, variant: of its run; of a study the word of `STUDIES`.
+        name: id of its run; of a study what its command takes.
         steps, images: optimizer steps and images, those of an evaluation included.
         work: operations by the task whose images they are spent on.
         memory: bytes of GPU memory of one process; of an evaluation 0.
         least: the same where it passes as few images at once as its settings allow.
         disk: bytes that it leaves, its resume state included.
-        after: ids of trainings that it waits for.
+        after: names of the jobs that it waits for, none of which is an evaluation or has controls.
         processes: cards that it takes at once.
+        record: the record that says what it took, in the folder of a scale.
+        settings: what that record must say for it to be of this job.
     """
 
     kind: Kind
@@ -87,105 +91,8 @@ class PlannedJob:
     disk: float
     after: tuple[str, ...] = ()
     processes: int = 1
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Operations per second of a card (or of a CPU job), by kind of job and task, with the interval's factors.
-
-    Attributes:
-        speeds: by kind and task.
-        low, high: factors on the hours, by task.
-        source: where they come from, in words.
-        watts: power of a card; None where it is not known.
-        memory: bytes of a card; None on a CPU.
-    """
-
-    speeds: Mapping[tuple[str, str], float]
-    low: Mapping[str, float]
-    high: Mapping[str, float]
-    source: str
-    watts: float | None = None
-    memory: float | None = None
-
-    def seconds(self, job: PlannedJob) -> float:
-        """How long a job takes on one card.
-
-        Raises:
-            UserError: no rate is known of its task.
-        """
-        return sum(work / self._speed(job.kind, task) for task, work in job.work.items())
-
-    def interval(self, job: PlannedJob) -> tuple[float, float]:
-        """Seconds at least and at most."""
-        parts = [(work / self._speed(job.kind, task), task) for task, work in job.work.items()]
-        low = sum(seconds * self.low[task] for seconds, task in parts)
-        return low, sum(seconds * self.high[task] for seconds, task in parts)
-
-    def _speed(self, kind: str, task: str) -> float:
-        try:
-            return self.speeds[kind, task]
-        except KeyError:
-            raise UserError(f"plan: no finished {kind} job of {task} without pruning says how fast it runs") from None
-
-
-def card_rates(name: str) -> Rates:
-    """Rates on a card by its name.
-
-    Raises:
-        UserError: the card is not known.
-    """
-    if name not in ACCELERATORS:
-        raise UserError(f"--gpu: '{name}' is not known; choose from {', '.join(ACCELERATORS)} or measured")
-    card, h100 = ACCELERATORS[name], ACCELERATORS["h100"]
-    speeds = {
-        (kind, task): found.share * h100.peak * card.speed
-        for task, found in UTILISATION.items()
-        for kind in ("train", "evaluate")
-    }
-    low = {task: found.low for task, found in UTILISATION.items()}
-    high = {task: found.high for task, found in UTILISATION.items()}
-    return Rates(speeds, low, high, f"{name}, by stated utilisation (docs/plan.md)", card.watts, card.memory)
-
-
-def measured_rates(jobs: Iterable[PlannedJob], used: Mapping[tuple[str, str], float], source: str) -> Rates:
-    """Rates from finished jobs without pruning of the same task.
-
-    Args:
-        jobs: what was planned.
-        used: seconds of finished jobs by kind and run id.
-        source: where these were read.
-    """
-    work: dict[tuple[str, str], float] = {}
-    seconds: dict[tuple[str, str], float] = {}
-    for job in jobs:
-        took = used.get((job.kind, job.name))
-        if took is not None and job.method == DENSE and len(job.work) == 1:
-            key = (job.kind, job.task)
-            work[key] = work.get(key, 0.0) + sum(job.work.values())
-            seconds[key] = seconds.get(key, 0.0) + took
-    speeds = {key: work[key] / seconds[key] for key in work}
-    tasks = {task for _, task in speeds}
-    return Rates(speeds, dict.fromkeys(tasks, 1 / 1.5), dict.fromkeys(tasks, 1.5), f"jobs without pruning in {source}")
-
-
-def used_seconds(jobs: Iterable[PlannedJob], scale: str, folder: Path) -> dict[tuple[str, str], float]:
-    """Seconds of finished jobs, from their records, by kind and run id; a training of other steps is another one.
-
-    Args:
-        jobs: which to look for.
-        scale: their scale.
-        folder: `results` or `published`.
-    """
-    found = {}
-    for job in jobs:
-        name = {"train": "run.json", "evaluate": "evaluation.json"}[job.kind]
-        runs = [f"{task}/{job.name}" for task in job.work] if job.task == JOINT else [job.name]
-        path = folder / scale / "runs" / runs[0] / name
-        record = json.loads(path.read_text()) if path.is_file() else {}
-        if "wall_seconds" in record and record.get("steps", job.steps) == job.steps:
-            found[job.kind, job.name] = float(record["wall_seconds"])
-    return found
+    record: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def steps_of(spec: JobSpec) -> int:
@@ -211,7 +118,7 @@ def training_images(data: DataConfig) -> int:
 
 
 def planned_jobs(cfg: ScaleConfig, runs: Sequence[Run]) -> list[PlannedJob]:
-    """The trainings behind some runs, with all that they start from or learn from, and the runs' evaluations."""
+    """The trainings behind some runs, with all that they start from, learn from or wait for, and their evaluations."""
     jobs: dict[tuple[str, str], PlannedJob] = {}
 
     def train(run: Run) -> str:
@@ -220,16 +127,89 @@ def planned_jobs(cfg: ScaleConfig, runs: Sequence[Run]) -> list[PlannedJob]:
         name = JointRun.with_run(run).id if joint else run.id
         if ("train", name) not in jobs:
             sources = (joint_start(spec), source_run(spec), teacher_run(spec))
-            behind = [found for found in sources if found is not None and found != run]
-            after = tuple(dict.fromkeys(train(found) for found in behind))
+            behind = [train(found) for found in sources if found is not None and found != run]
+            behind += [choose(run.task)] if endpoint_file(spec) is not None else []
+            after = tuple(dict.fromkeys(behind))
             jobs["train", name] = _joint_training(cfg, run, after) if joint else _training(cfg, spec, after)
         return name
+
+    def choose(task: str) -> str:
+        if ("endpoint", task) not in jobs:
+            after = tuple(train(dense_run(cfg, task, seed)) for seed in task_of(cfg, task).seeds)
+            jobs["endpoint", task] = _endpoint(cfg, task, after)
+        return task
 
     for run in runs:
         after = train(run)
         if not is_start(run) and run.method != PRETRAINING:
-            jobs["evaluate", run.id] = _evaluation(job_spec(cfg, run), after)
+            jobs["evaluate", run.id] = _evaluation(cfg, run, after)
     return list(jobs.values())
+
+
+def planned_probes(cfg: ScaleConfig, task: str, kinds: Sequence[str]) -> list[PlannedJob]:
+    """Probes of a task's checkpoints without pruning, of which the last may wait for the one before it."""
+    settings = task_of(cfg, task).probes
+    done: tuple[str, ...] = ()
+    found = []
+    for kind in sorted(kinds, reverse=True):  # recovery, whose endpoint the other one reads at, then layers
+        runs = probed_runs(cfg, task, kind)
+        specs = [job_spec(cfg, run) for run in runs]
+        images = min(settings.images or _validation_images(specs[0]), _validation_images(specs[0]))
+        work = sum(images * _windows(spec) * probe_flops(spec, kind, settings) for spec in specs)
+        path = (probe_folder(cfg.scale, task, kind) / "probe.json").relative_to(f"results/{cfg.scale}")
+        after = (*(run.id for run in runs), *done)
+        asked = {"probes": probe_parameters(cfg, task, kind)["probes"], "checkpoints": [run.id for run in runs]}
+        name = f"{kind} {task}"
+        found.append(_study("probe", task, name, images * len(specs), work, after, str(path), asked))
+        done = (name,)
+    return found
+
+
+def planned_controls(cfg: ScaleConfig, run: Run) -> PlannedJob:
+    """All controls of a checkpoint, its oracle and what its choice is worth."""
+    spec, settings = job_spec(cfg, run), task_of(cfg, run.task).controls
+    validation = _validation_images(spec)
+    work = _windows(spec) * control_flops(spec, settings, _calibration_images(spec), validation)
+    after = JointRun.with_run(run).id if is_joint(spec) else run.id
+    asked = {"controls": control_parameters(cfg, run)["controls"]}
+    record = f"runs/{run.id}/controls.record.json"
+    return _study("control", run.task, run.id, settings.images or validation, work, (after,), record, asked)
+
+
+def _endpoint(cfg: ScaleConfig, task: str, after: tuple[str, ...]) -> PlannedJob:
+    specs = endpoint_specs(cfg, task)
+    images = _calibration_images(specs[0])
+    work = images * _windows(specs[0]) * endpoint_flops(specs)
+    record = endpoint_path(cfg.scale, task).with_suffix(".record.json").name
+    return _study("endpoint", task, task, images, work, after, record, {"models": len(specs)})
+
+
+def _study(
+    kind: Kind,
+    task: str,
+    name: str,
+    images: float,
+    work: float,
+    after: tuple[str, ...],
+    record: str,
+    settings: Mapping[str, Any],
+) -> PlannedJob:
+    return PlannedJob(
+        kind,
+        task,
+        STUDIES[kind],
+        MAIN,
+        name,
+        0,
+        float(images),
+        {task: work},
+        0.0,
+        0.0,
+        1e6,
+        after,
+        record=record,
+        settings=settings,
+    )
 
 
 def _training(cfg: ScaleConfig, spec: JobSpec, after: tuple[str, ...]) -> PlannedJob:
@@ -258,6 +238,8 @@ def _training(cfg: ScaleConfig, spec: JobSpec, after: tuple[str, ...]) -> Planne
         weights * 4 * (1 + 2 * 3),  # published, and two resume states of weights and both moments
         after,
         cfg.processes_of(spec.task),
+        f"runs/{run.id}/run.json",
+        {"steps": steps},
     )
 
 
@@ -281,78 +263,48 @@ def _joint_training(cfg: ScaleConfig, run: Run, after: tuple[str, ...]) -> Plann
         0.1 * 4 * 7 * sum(parameters(spec.model) for spec in specs.values()),  # small updates beside a shared base
         after,
         cfg.processes_of(None),
+        f"runs/{replace(run, task=tasks[0]).id}/run.json",
+        {"steps": steps},
     )
 
 
 def _calibration(spec: JobSpec) -> float:
     if not method_of(spec.method).calibrated or spec.rate == 1.0:
         return 0.0
-    images = min(spec.data.calibration, spec.data.limit_calibration or spec.data.calibration)
     times = 2 if spec.method in CALIBRATED_TWICE else 1
-    return times * CALIBRATION_PASSES * images * forward_flops(spec)
+    return times * CALIBRATION_PASSES * _calibration_images(spec) * forward_flops(spec)
 
 
-def _evaluation(spec: JobSpec, after: str) -> PlannedJob:
+def _calibration_images(spec: JobSpec) -> int:
+    return min(spec.data.calibration, spec.data.limit_calibration or spec.data.calibration)
+
+
+def _validation_images(spec: JobSpec) -> int:
     images = VALIDATION_IMAGES[spec.data.name]
-    images = min(images, spec.data.limit_val or images)
-    windows = WINDOWS if spec.eval.inference == "slide" else 1.0
-    work = images * windows * forward_flops(spec)
+    return min(images, spec.data.limit_val or images)
+
+
+def _windows(spec: JobSpec) -> float:
+    return WINDOWS if spec.eval.inference == "slide" else 1.0
+
+
+def _evaluation(cfg: ScaleConfig, run: Run, after: str) -> PlannedJob:
+    spec = job_spec(cfg, run)
+    images = _validation_images(spec)
+    heard = min(images, spec.eval.register_images or images)
+    work = images * forward_flops(spec) + heard * diagnostics_flops(spec, len(other_registers(cfg, run)))
     return PlannedJob(
         "evaluate",
         spec.task,
         spec.method,
         spec.variant,
-        run_of(spec).id,
+        run.id,
         0,
         float(images),
-        {spec.task: work},
+        {spec.task: _windows(spec) * work},
         0.0,
         0.0,
         1e6,
         (after,),
+        record=f"runs/{run.id}/evaluation.json",
     )
-
-
-def critical_path(jobs: Sequence[PlannedJob], seconds: Mapping[tuple[str, str], float]) -> float:
-    """Seconds of the longest chain of jobs that wait for one another."""
-    trainings = {job.name: job for job in jobs if job.kind == "train"}
-    ends: dict[str, float] = {}
-
-    def end(name: str) -> float:
-        if name not in ends:
-            ends[name] = seconds["train", name] + max(map(end, trainings[name].after), default=0.0)
-        return ends[name]
-
-    chains = [end(name) for name in trainings]
-    chains += [
-        seconds["evaluate", job.name] + max(map(end, job.after), default=0.0) for job in jobs if job.kind == "evaluate"
-    ]
-    return max(chains, default=0.0)
-
-
-def wall_seconds(jobs: Sequence[PlannedJob], seconds: Mapping[tuple[str, str], float], cards: int) -> float:
-    """Time from start to end on `cards` cards, where the longest job that fits on the free ones starts first.
-
-    Args:
-        jobs: what to run; none takes more cards than there are.
-        seconds: of each job by kind and name.
-        cards: cards, or places for jobs side by side.
-    """
-    waiting = sorted(jobs, key=lambda job: (-seconds[job.kind, job.name], job.kind, job.name))
-    done: set[str] = set()
-    running: list[tuple[float, str, str, int]] = []
-    now, free = 0.0, cards
-    while waiting or running:
-        left = []
-        for job in waiting:
-            if job.processes <= free and done.issuperset(job.after):
-                free -= job.processes
-                heapq.heappush(running, (now + seconds[job.kind, job.name], job.kind, job.name, job.processes))
-            else:
-                left.append(job)
-        waiting = left
-        now, kind, name, taken = heapq.heappop(running)
-        free += taken
-        if kind == "train":
-            done.add(name)
-    return now

@@ -34,7 +34,7 @@ def patches(model: ModelConfig) -> int:
     return (model.image_size // model.patch_size) ** 2
 
 
-def rows(spec: JobSpec, training: bool = True) -> list[float]:
+def rows(spec: JobSpec, training: bool = True, split: Sequence[float] | None = None) -> list[float]:
     """Tokens of an image in each block: all, less what the pruning blocks before it have removed.
 
     Every method is taken to remove K's complement at the controller's blocks in the shares of the static rule, which
@@ -43,6 +43,7 @@ def rows(spec: JobSpec, training: bool = True) -> list[float]:
     Args:
         spec: the run.
         training: whether in training, where some methods mask and remove nothing.
+        split: shares of the removal budget at the controller's blocks, to any sum; the static rule's if not given.
     """
     model = spec.model
     prefix = int(model.class_token) + int(spec.method in ("tap", "tap_f", "static"))
@@ -50,11 +51,12 @@ def rows(spec: JobSpec, training: bool = True) -> list[float]:
     if spec.rate == 1.0 or (training and spec.method in TRAINED_ON_ALL_ROWS):
         return [all_rows] * model.depth
     budget = (1.0 - spec.rate) * patches(model)
-    shares = dict(zip(spec.controller.layers, spec.static_split, strict=True))
+    split = spec.static_split if split is None else split
+    shares = dict(zip(spec.controller.layers, split, strict=True))
     counts, left = [], all_rows
     for block in range(1, model.depth + 1):
         counts.append(left)
-        left -= budget * shares.get(block, 0.0) / 100.0
+        left -= budget * shares.get(block, 0.0) / sum(split)
     return counts
 
 
@@ -89,14 +91,17 @@ def embedding_flops(patches: float, dim: int, pixels: int) -> float:
 
 def encoder_flops(model: ModelConfig, counts: Sequence[float]) -> float:
     """One pass of an image through patch embedding and blocks that see `counts` rows each."""
-    total = embedding_flops(patches(model), model.width, model.channels * model.patch_size**2)
-    for block, count in enumerate(counts, start=1):
-        local = model.window is not None and block not in (model.global_blocks or ())
-        side = model.window if local and model.window is not None else model.image_size // model.patch_size
-        keys = min(count, float(side**2)) if local else count
-        folded = 2.0 * model.heads * side if model.rel_pos else 0.0  # relative positions as longer queries and keys
-        total += block_flops(count, model.width, mlp_ratio=model.mlp_ratio, keys=keys, folded=folded)
-    return total
+    embedding = embedding_flops(patches(model), model.width, model.channels * model.patch_size**2)
+    return embedding + sum(flops_of_block(model, block, count) for block, count in enumerate(counts, start=1))
+
+
+def flops_of_block(model: ModelConfig, block: int, count: float) -> float:
+    """One pass of an image through a block, from 1, that sees `count` rows."""
+    local = model.window is not None and block not in (model.global_blocks or ())
+    side = model.window if local and model.window is not None else model.image_size // model.patch_size
+    keys = min(count, float(side**2)) if local else count
+    folded = 2.0 * model.heads * side if model.rel_pos else 0.0  # relative positions as longer queries and keys
+    return block_flops(count, model.width, mlp_ratio=model.mlp_ratio, keys=keys, folded=folded)
 
 
 def head_flops(spec: JobSpec, training: bool = True) -> float:

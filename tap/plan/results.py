@@ -13,6 +13,7 @@ from tap.config.methods import DENSE
 from tap.config.schema import ScaleConfig
 from tap.plan.controls import files_of_controls
 from tap.plan.runs import FURTHER, probe_folder, probes_of, runs_of_table, runs_of_tidy
+from tap.plan.shown_runs import pictured_path, tasks_shown
 from tap.runs import Run
 from tap.task_facts import TASKS
 
@@ -28,6 +29,7 @@ _TIDY: Final[Mapping[str, tuple[str, ...]]] = {
     "main": ("",),
     "rates": ("", FURTHER),
     "controls": ("", FURTHER),
+    "pictures": ("",),
     "probes": (PROBES,),
 }
 """The tidy tables of a task that a group of tables or figures reads; none where only settings or profiles are read."""
@@ -70,6 +72,15 @@ def floor_runs(cfg: ScaleConfig, task: str) -> list[Run]:
     return [run for run in runs_of_table(cfg, task) if run.method == DENSE]
 
 
+def results_of_pictures(cfg: ScaleConfig, task: str) -> list[Path]:
+    """An image of a task under the methods of the paper's figure; none where nothing is removed."""
+    return [pictured_path(cfg.scale, task)] if task in tasks_shown(cfg) else []
+
+
+_RESULTS: Final = {"probes": results_of_probes, "controls": files_of_controls, "pictures": results_of_pictures}
+"""What a group reads beside tidy tables."""
+
+
 def files_behind(cfg: ScaleConfig, group: str, tasks: Iterable[str]) -> dict[str, list[Path]]:
     """What tables and figures of a group are made from, by short names; nothing where only settings or profiles are.
 
@@ -80,7 +91,7 @@ def files_behind(cfg: ScaleConfig, group: str, tasks: Iterable[str]) -> dict[str
     """
     tasks, tidy = list(tasks), _TIDY.get(group, ())
     verified = (*tidy, *([CONTROLS] if group == "controls" else []))
-    results = {"probes": results_of_probes, "controls": files_of_controls}.get(group)
+    results = _RESULTS.get(group)
     return {
         "tidy": [tidy_path(cfg.scale, f"{of}{task}") for of in tidy for task in tasks],
         "verified": [verified_path(cfg.scale, f"{of}{task}") for of in verified for task in tasks],

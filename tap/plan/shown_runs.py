@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from tap.config.methods import DENSE
+from pathlib import Path
+from typing import Final
+
+from tap.config.methods import DENSE, TAP
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.plan.runs import seeds_of, task_of
 from tap.plan.specs import job_spec
 from tap.runs import Run
+
+PICTURED: Final = ("attn_topk", "cropr", "random", TAP)
+"""Methods of the paper's figure of kept patches, in its order."""
+
+
+def pictured_path(scale: str, task: str) -> Path:
+    """Where an image of a task under these methods lies, relative to the project."""
+    return Path("results") / scale / "kept_patches" / f"{task}.npz"
 
 
 def tasks_shown(cfg: ScaleConfig) -> list[str]:

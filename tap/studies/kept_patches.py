@@ -9,17 +9,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from tap.config.methods import TAP
 from tap.config.schema import JobSpec
-from tap.encoder.trace import Trace
+from tap.encoder.sparse_vit import EncoderOutput
 from tap.engine.device import cpu_threads, select_device
 from tap.engine.run_weights import load_run
 from tap.errors import UserError
 from tap.plan.runs import run_of
+from tap.plan.shown_runs import PICTURED
+from tap.studies.pictured import Pictured
+from tap.studies.picturing import Picturing, pointers_of
 from tap.tasks.base import Sample
 from tap.tasks.pictures import pixels_of
 from tap.tasks.registry import get_task
+from tap.tasks.view import bytes_of
 
 IMAGES = 6
 """Validation images that are shown, spread over the split."""
@@ -67,6 +71,7 @@ class KeptPatches:
         keep_rate: final keep rate of all runs.
         images: the images.
         methods: in the order of the tables.
+        pictured: one of the images under the methods of the paper's figure.
         read: files of weights.
     """
 
@@ -75,6 +80,7 @@ class KeptPatches:
     keep_rate: float
     images: tuple[ShownImage, ...]
     methods: tuple[KeptByMethod, ...]
+    pictured: Pictured
     read: tuple[Path, ...]
 
 
@@ -97,14 +103,18 @@ def kept_patches(specs: Sequence[JobSpec], count: int = IMAGES) -> KeptPatches:
         raise UserError(f"{first.data.root}: the validation split has no image; check data.limit_val")
     places = np.unique(np.linspace(0, len(dataset) - 1, min(count, len(dataset))).round().astype(int))
     samples: list[Sample] = [dataset[int(place)] for place in places]
-    methods, read, blocks = [], list[Path](), 0
+    picturing = Picturing(task.facts, first, dataset)
+    place = picturing.choose(samples)
+    chosen, under = samples[place], {}
+    methods, read, blocks, pointers = [], list[Path](), 0, None
     grids: list[tuple[int, int]] = []
     with cpu_threads(first.eval.threads), torch.inference_mode():
         for spec in specs:
             model: Any = task.build_model(spec)
             read += load_run(spec, model)
             encoder = model.to(device).eval().encoder
-            traces = [_trace(encoder, sample, device) for sample in samples]
+            outputs = [_pass(encoder, sample, device) for sample in samples]
+            traces: list[Any] = [output.trace for output in outputs]
             blocks, grids = len(encoder.vit.blocks), [trace.grid for trace in traces]
             methods.append(
                 KeptByMethod(
@@ -114,21 +124,27 @@ def kept_patches(specs: Sequence[JobSpec], count: int = IMAGES) -> KeptPatches:
                     any(trace.holder for trace in traces),
                 )
             )
+            if spec.method in PICTURED:
+                under[spec.method] = picturing.under(model, spec, chosen, outputs[place], device)
+            if spec.method == TAP:
+                pointers = pointers_of(outputs[place])
     images = [
-        ShownImage(int(sample.sample_id), _bytes(sample.image, first), grid)
+        ShownImage(int(sample.sample_id), bytes_of(pixels_of(sample.image, first)), grid)
         for sample, grid in zip(samples, grids, strict=True)
     ]
+    pictured = Pictured(
+        int(chosen.sample_id),
+        picturing.pixels(chosen),
+        encoder.vit.patch_embed.patch_size,
+        picturing.truth(chosen),
+        tuple(under[name] for name in PICTURED if name in under),
+        pointers,
+    )
     unique = tuple(dict.fromkeys(read))
-    return KeptPatches(first.task, blocks, first.rate, tuple(images), tuple(methods), unique)
+    return KeptPatches(first.task, blocks, first.rate, tuple(images), tuple(methods), pictured, unique)
 
 
-def _trace(encoder: Any, sample: Sample, device: torch.device) -> Trace:
-    """Decisions about one image, in a pass of its own: images of a split may differ in size."""
+def _pass(encoder: Any, sample: Sample, device: torch.device) -> EncoderOutput:
+    """A pass over one image alone, with its trace: images of a split may differ in size."""
     ids = torch.tensor([sample.sample_id], device=device)
-    trace = encoder(sample.image[None].to(device), ids, return_trace=True).trace
-    assert trace is not None
-    return trace
-
-
-def _bytes(image: Tensor, spec: JobSpec) -> np.ndarray:
-    return (255 * pixels_of(image, spec)).round().astype(np.uint8)
+    return encoder(sample.image[None].to(device), ids, return_trace=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,13 +28,11 @@ from tap.encoder.tokens import Tokens
 from tap.encoder.weights import read_tensors
 from tap.engine.joint_files import CONTROLLING
 from tap.errors import UserError
+from tap.plan.study_flops import FRESH_REGISTERS
 from tap.seeds import derive_seed
 from tap.tasks.drawn_images import drawn
 from tap.tasks.pipeline import Pipeline
 from tap.tasks.retention import final_kept
-
-FRESH: Final = 8
-"""Fresh registers beside the trained one."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def register_metrics(
     device: torch.device,
     start: Tensor,
     others: Mapping[str, Tensor],
-    fresh: int = FRESH,
+    fresh: int = FRESH_REGISTERS,
 ) -> dict[str, float]:
     """Agreement of a trained register's ranking with others', and how far it has come from its start.
 

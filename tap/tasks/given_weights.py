@@ -41,7 +41,8 @@ def look_at_weights(report: Report, task: str, settings: TaskConfig) -> None:
 
 def unpinned(spec: JobSpec) -> str | None:
     """What to tell who trains from a file that no hash in the settings holds fast; None where nothing is to be told."""
-    if spec.start_from != "pretrained" or spec.pretrain.weights is None or spec.pretrain.sha256 is not None:
+    read = spec.start_from in ("pretrained", "joint") and spec.pretrain.weights is not None
+    if not read or spec.pretrain.sha256 is not None:
         return None
     path = given_weights(spec.pretrain, spec.task)
     return f"{path} is not pinned; {_how_to_pin(spec.task, sha256_file(path))}"

@@ -1,41 +1,37 @@
-"""What the pictures of the dense tasks share: pixels, kept patches, colours, and reproducible files."""
+"""What the pictures of the tasks share: pixels, kept patches, colours, reproducible files."""
 
 from __future__ import annotations
 
 import colorsys
 from pathlib import Path
 
-import numpy as np
 import torch
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tap.config.schema import JobSpec
 from tap.encoder.trace import Trace
 from tap.provenance.files import atomic_write
-
-_LIFT, _DARK = 0.35, 0.2
-"""Brightness of black in kept patches, so that they show on a dark image, and what is left of it in removed ones."""
+from tap.tasks.view import darkened
 
 
-def pixels_of(image: Tensor, spec: JobSpec) -> np.ndarray:
+def pixels_of(image: Tensor, spec: JobSpec) -> NDArray:
     """Undoes the normalisation: `(C, H, W)` to `(H, W, 3)` in [0, 1]."""
     mean, std = (torch.tensor(values)[:, None, None] for values in (spec.data.mean, spec.data.std))
     return (image * std + mean).clamp(0, 1).expand(3, -1, -1).permute(1, 2, 0).numpy()
 
 
-def kept_patches(pixels: np.ndarray, trace: Trace, patch: tuple[int, int]) -> np.ndarray:
-    """The picture `(H, W, 3)` of the one image of a trace, with the patches darkened that did not reach the last block.
+def kept_patches(pixels: NDArray, trace: Trace, patch: tuple[int, int]) -> NDArray:
+    """`darkened` for the one image of a trace, where patches did not reach the last block.
 
     Args:
         pixels: the image without padding `(H, W, 3)` in [0, 1].
         trace: what a pass over the (padded) image decided.
         patch: height and width of a patch in pixels.
     """
-    height, width = pixels.shape[:2]
     grid = trace.kept[max(trace.kept)][0] if trace.kept else torch.ones(trace.grid, dtype=torch.bool)
-    mask = grid.view(trace.grid).cpu().numpy().repeat(patch[0], axis=0).repeat(patch[1], axis=1)[:height, :width]
-    return (_LIFT + (1 - _LIFT) * pixels) * np.where(mask, 1.0, _DARK)[..., None]
+    return darkened(pixels, grid.view(trace.grid).cpu().numpy(), patch)
 
 
 def kept_title(trace: Trace) -> str:

@@ -101,6 +101,7 @@ def test_matching_some_rows_at_a_time(monkeypatch):
     same(plain, other, tiny_images(plain, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", SHAPES)
 def test_each_stage_is_one_graph(task):
     """fullgraph refuses any break; the eager backend runs the graph that was captured."""

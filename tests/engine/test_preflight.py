@@ -13,6 +13,7 @@ from tap import cli
 from tap.config import load_scale
 from tap.engine import preflight as looking
 from tap.engine.preflight import preflight
+from tap.jobs.kinds.preflight import JOB as PREFLIGHT
 from tap.jobs.kinds.preflight import comes_first
 from tap.plan.specs import job_spec
 from tap.provenance.files import sha256_file
@@ -42,6 +43,7 @@ def settings(folder):
         values = {f"tasks.cls.model.{name}": value for name, value in TINY.items()}
         values |= {"tasks.cls.methods": ["dense", "tap"], "variants": []}
         values |= {"device": "cpu", "tasks.cls.data.root": "data", "tasks.cls.pretrain.weights": "mae.pth"}
+        values |= {"tasks.cls.pretrain.sha256": None, "tasks.cls.pretrain.size": None}
         return load_scale("paper", values | changes)
 
     for part in ("train", "val"):
@@ -124,6 +126,15 @@ def test_a_training_from_a_file_that_is_not_pinned_says_its_hash_and_where_to_pu
     assert unpinned(job_spec(load_scale("desk"), Run("desk", "cls", "dense"))) is None
 
 
+def test_the_public_file_is_pinned_and_another_one_refused(settings, folder):
+    public = load_scale("paper").tasks["cls"].pretrain
+    cfg = settings(**{"tasks.cls.pretrain.sha256": public.sha256, "tasks.cls.pretrain.size": public.size})
+    (text,) = texts(preflight(cfg))
+    assert f"has {(folder / 'mae.pth').stat().st_size} bytes, and tasks.cls.pretrain.size says 343249461" in text
+    (text,) = texts(preflight(settings(**{"tasks.cls.pretrain.sha256": public.sha256})))
+    assert f"its sha256 is {sha256_file(folder / 'mae.pth')}, but aec5f0b68e5f3193" in text
+
+
 def test_a_file_with_mae_s_decoder_is_told_apart(settings, folder):
     tensors = torch.load(folder / "mae.pth")["model"]
     save(folder / "mae.pth", tensors | {"decoder_embed.weight": torch.zeros(2, 2), "mask_token": torch.zeros(1)})
@@ -148,6 +159,16 @@ def test_trainings_wait_for_it_where_data_or_weights_are_a_person_s_own(settings
     assert comes_first(settings())
     assert not comes_first(load_scale("desk"))
     assert not comes_first(load_scale("smoke", {"device": "cuda"}))
+
+
+def test_an_edit_of_any_setting_has_everything_looked_at_again(settings):
+    """The settings are a hash in the command, whose text would else hide the list of what is wrong."""
+    found = [
+        PREFLIGHT.settings(settings(**changes), None)["settings"]
+        for changes in ({}, {"tasks.cls.data.root": "a folder"}, {"tasks.cls.data.root": "a folder", "processes": 2})
+    ]
+    assert len(set(found)) == 3
+    assert {len(text) for text in found} == {64}
 
 
 def test_the_command_fails_with_the_list_and_leaves_nothing(folder):

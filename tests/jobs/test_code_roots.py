@@ -92,6 +92,7 @@ def test_imports_by_a_computed_name_are_where_the_names_are_given_otherwise():
             "recertify/driver",
             "reducers/registry",
             "studies/picture",
+            "studies/picturing",
             "tasks/openmmlab",
             "tasks/preparation",
             "tasks/registry",

@@ -4,6 +4,8 @@ import csv
 import functools
 import io
 import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +13,15 @@ import pytest
 
 from tap.config import load_scale
 from tap.errors import UserError
-from tap.jobs.planning import as_csv, as_json, as_text, chosen_runs, make_plan
+from tap.jobs.planning import as_csv, as_json, as_text, chosen_jobs, make_plan
 from tap.jobs.registry import JOBS
 from tap.paper.audit.claim import load_claims
-from tap.plan.estimate import JOINT, PlannedJob, critical_path, wall_seconds
+from tap.plan.estimate import JOINT, PlannedJob
+from tap.plan.flops import forward_flops
 from tap.plan.joint import JointRun
+from tap.plan.runs import dense_run
+from tap.plan.specs import job_spec
+from tap.plan.wall_time import critical_path, wall_seconds
 from tap.runs import Run
 
 PUBLISHED = Path("published")
@@ -24,7 +30,7 @@ PUBLISHED = Path("published")
 @functools.cache
 def plan_of(scale, *arguments, **options):
     cfg = load_scale(scale)
-    return make_plan(cfg, chosen_runs(cfg, *arguments), **options)
+    return make_plan(cfg, chosen_jobs(cfg, *arguments), **options)
 
 
 def line_of(plan, task, method="all"):
@@ -49,6 +55,12 @@ def test_hours_of_the_paper_scale(task, trainings, low, high):
     assert line.hours_low < line.hours < line.hours_high
 
 
+def test_the_readme_says_what_a_plan_says_of_the_tables():
+    (line,) = [line for line in Path("README.md").read_text().splitlines() if line.startswith("| `paper` |")]
+    said = [int(found.replace(",", "")) for found in re.findall(r"about ([\d,]+)", line)]
+    assert said == [round(plan_of("paper", f"tab_{task}").total.hours, -2) for task in ("cls", "seg", "det")]
+
+
 def test_detection_takes_nearly_all_of_what_tasks_train_on_their_own():
     plan = plan_of("paper")
     hours = {task: line_of(plan, task).hours for task in ("cls", "seg", "det")}
@@ -63,16 +75,49 @@ def test_other_cards_take_longer_and_say_what_does_not_fit():
     assert "In parts: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB, so that images pass in" in (
         as_text(small, cfg)
     )
+    assert "TOO LARGE" not in as_text(plan_of("paper", gpu="rtx4090"), cfg)  # every batch of the paper passes in parts
     whole = load_scale("paper", {f"tasks.cls.{part}.micro_batch": None for part in ("dense", "method")})
-    found = as_text(make_plan(whole, chosen_runs(whole, "tab_cls"), "rtx4090"), whole)
+    found = as_text(make_plan(whole, chosen_jobs(whole, "tab_cls"), "rtx4090"), whole)
     assert "TOO LARGE: cls/dense needs 68 GB in each of 1 process(es), a card has 24 GB; at least 3 hold" in found
-    with pytest.raises(UserError, match="--gpu: 'v100' is not known; choose from h100, a100, rtx4090 or measured"):
+    with pytest.raises(
+        UserError, match="--gpu: 'v100' is not known; choose from h100, a100, rtx4090, profile or measured"
+    ):
         plan_of("paper", gpu="v100")
+
+
+def test_a_profile_of_the_card_takes_the_place_of_stated_rates(tmp_path, monkeypatch):
+    stated = plan_of("paper", "tab_cls").total
+    shutil.copytree("workflow/scales", tmp_path / "workflow/scales")
+    (tmp_path / "params.yaml").write_text("scale: paper\n")
+    monkeypatch.chdir(tmp_path)
+    cfg = load_scale("paper")
+    jobs = chosen_jobs(cfg, "tab_cls")
+    with pytest.raises(UserError, match=r"--gpu profile: .* no full model of every task .*`snakemake profile` makes"):
+        make_plan(cfg, jobs, "profile")
+    flops = {task: forward_flops(job_spec(cfg, dense_run(cfg, task, 0))) for task in ("cls", "seg", "det")}
+    for task, share in (("cls", 0.26), ("seg", 0.22), ("det", 0.0766)):  # twice what is stated of an H100
+        seconds = 4 * flops[task] / (share * 989e12)
+        content = {
+            "about": {"driver": {"power.limit": "600.00 W"}},
+            "batch": 4,
+            "methods": {"dense": {"full": None}, "tap": {"full": {"seconds": seconds / 2, "reference": seconds}}},
+        }
+        path = Path("results/profiles/gpu-some-card/paper") / f"{task}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content))
+    plan = make_plan(cfg, jobs)
+    assert plan.total.hours == pytest.approx(stated.hours / 2, rel=1e-3)
+    assert plan.total.hours_high == pytest.approx(2.5 * plan.total.hours)
+    assert plan.total.energy_kwh == pytest.approx(0.6 * plan.total.hours)
+    text = as_text(plan, cfg)
+    assert "GPU-hours" in text
+    assert "Rates: profiles of gpu-some-card (forward passes, without loading" in text
+    assert make_plan(cfg, jobs, "h100").total.hours == pytest.approx(stated.hours)
 
 
 def test_processes_share_a_batch():
     cfg = load_scale("paper", {"processes": 8})
-    runs = chosen_runs(cfg, "tab_cls")
+    runs = chosen_jobs(cfg, "tab_cls")
     with pytest.raises(UserError, match="--gpus: 4 are fewer than the 8 of one training"):
         make_plan(cfg, runs, gpus=4)
     one = plan_of("paper", "tab_cls")
@@ -94,13 +139,41 @@ def test_a_claim_needs_the_runs_that_it_compares_and_no_more():
         plan_of("paper", None, "no-such")
 
 
+def test_probes_and_controls_are_counted_at_both_scales():
+    for plan in (plan_of("paper"), plan_of("desk", records=PUBLISHED)):
+        for task in ("cls", "seg", "det"):
+            assert 0 < line_of(plan, task, "probes").hours < line_of(plan, task).hours
+            assert 0 < line_of(plan, task, "controls").hours < line_of(plan, task).hours
+    controls = line_of(plan_of("paper"), "det", "controls")
+    assert controls.others == 6  # TAP-J and TAP-F, three seeds each
+    assert 10 < controls.hours < 60
+    waits = {row["run"]: row for row in plan_of("paper").jobs if row["job"] in ("probe", "endpoint")}
+    assert set(waits) == {"layers cls", "recovery seg", "layers seg", "recovery det", "layers det", "seg"}
+
+
+def test_published_probes_took_what_a_plan_says():
+    used = [row for row in plan_of("desk", records=PUBLISHED).jobs if row["job"] == "probe" and row["used_hours"]]
+    assert len(used) >= 2
+    for row in used:
+        assert 1 / 1.7 < row["planned_hours"] / row["used_hours"] < 1.7, row["run"]
+
+
+def test_a_claim_of_probes_needs_them_and_one_of_controls_these():
+    poor = plan_of("paper", None, "criterion-rankings")
+    assert {row["job"] for row in poor.jobs} >= {"train", "probe"}
+    assert "control" not in {row["job"] for row in poor.jobs}
+    oracle = plan_of("paper", None, "oracle")
+    assert {(row["job"], row["task"]) for row in oracle.jobs} >= {("control", "seg"), ("control", "det")}
+    assert "probe" not in {row["job"] for row in oracle.jobs}
+
+
 @pytest.mark.slow
 def test_every_claim_can_be_planned_or_says_that_no_run_judges_it():
     cfg = load_scale("paper")
     reasons = {}
     for claim in load_claims():
         try:
-            assert chosen_runs(cfg, None, claim.id)
+            assert chosen_jobs(cfg, None, claim.id)
         except UserError as error:
             reasons[claim.id] = str(error)
     by_profiles = {claim for claim, text in reasons.items() if "needs no run, but a profile" in text}
@@ -143,4 +216,4 @@ def test_a_task_may_have_processes_of_its_own():
     assert gpus == {"cls": 1, "det": 8}
     assert JOBS["train_joint"].resources(cfg, JointRun("paper", "tap_f", 0.5, "main", 0)).gpus == 4
     with pytest.raises(UserError, match="--gpus: 4 are fewer than the 8 of one training"):
-        make_plan(cfg, chosen_runs(cfg, "tab_det"), gpus=4)
+        make_plan(cfg, chosen_jobs(cfg, "tab_det"), gpus=4)

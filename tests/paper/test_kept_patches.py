@@ -11,6 +11,7 @@ import pytest
 
 from tap.paper.kept_patches import to_html
 from tap.studies.kept_patches import KeptByMethod, KeptPatches, ShownImage
+from tap.studies.pictured import Pictured
 
 CHROMIUM = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
@@ -50,7 +51,8 @@ def page() -> str:
     images = tuple(ShownImage(number, np.full((8, 8, 3), 200, np.uint8), GRID) for number in (3, 11))
     tap = KeptByMethod("tap", "cls/tap/r0.50/main/s0", ({3: mask(0, 2, 3), 6: mask(0)}, {3: mask(1, 2)}), merges=False)
     tome = KeptByMethod("tome", "cls/tome/r0.50/main/s0", ({1: mask(0, 1)}, {1: mask(0, 1)}), merges=True)
-    found = KeptPatches("cls", 12, 0.5, images, (tap, tome), ())
+    pictured = Pictured(3, images[0].pixels, (4, 4), None, (), None)
+    found = KeptPatches("cls", 12, 0.5, images, (tap, tome), pictured, ())
     return to_html(found, "smoke", "fashion_mnist")
 
 

@@ -43,6 +43,7 @@ def overrides():
     found |= {"joint.train.schedule.warmup": 1, "joint.train.micro_batch": 1, "joint.train.checkpointing": True}
     for task, subset in SUBSETS.items():
         section = {"data.subset": list(subset), "data.calibration": 2, "data.limit_val": 1, "data.workers": 1}
+        section |= {"pretrain.sha256": None, "pretrain.size": None}  # other weights than the public ones
         section |= {"seeds": [0], "eval.batch_size": 1, "probes.images": 1, "probes.layers": [LAYER[task]]}
         section |= {"profile.warmup": 1, "profile.iterations": 1, "profile.batch_size": 1}
         section |= {"controls.images": 1, "controls.calibration_images": 1, "controls.choice_images": 1}

@@ -20,6 +20,8 @@ def test_every_method_is_asked_about_the_same_images(cls_spec, monkeypatch):
     split = task.datasets(base).validation
     assert [image.number for image in found.images] == [0, round((len(split) - 1) / 2), len(split) - 1]
     assert [(method.method, method.merges) for method in found.methods] == [("tap", False), ("tome", True)]
+    assert [one.method for one in found.pictured.methods] == ["tap"], "ToMe is not in the paper's figure"
+    assert found.pictured.number == found.images[0].number
     assert [path.name for path in found.read] == ["tap.safetensors", "tome.safetensors"]
     model = task.build_model(specs[0]).eval()
     image = found.images[1]

@@ -9,10 +9,12 @@ import pytest
 import yaml
 
 from tap.config import load_scale
+from tap.jobs.planning import chosen_jobs
 from tap.jobs.registry import JOBS
 from tap.paper.figures.names import GROUPS
 from tap.paper.tables.names import groups
 from tap.plan.joint import JointRun
+from tap.plan.rates import card_rates
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "data" / "fashion_mnist"
@@ -141,10 +143,24 @@ def test_the_profile_stands_alone():
 
 
 def test_measurements_have_threads_of_their_own_in_the_profile():
+    text = "".join(path.read_text() for path in sorted((ROOT / "workflow/rules").glob("*.smk")))
+    rules = dict(re.findall(r'^ *rule (\w+):(?:(?!^ *rule ).)*?threads: threads\("(\w+)"\)', text, re.M | re.S))
+    assert rules["train_method"] == "train"
+    whole_machine = {rule for rule, job in rules.items() if _resources(load_scale("paper"), job).threads is None}
+    assert {"probe", "control", "endpoint", "profile_task"} <= whole_machine <= set(settings()["set-threads"])
+
+
+def test_a_measurement_has_twice_the_time_that_a_plan_gives_it_at_most():
+    """So that an evaluation and the choice of an endpoint, which keep nothing on the way, need not be begun twice."""
     cfg = load_scale("paper")
-    whole_machine = [name for name in ("evaluate", "probe", "endpoint") if not _resources(cfg, name).threads]
-    assert set(whole_machine) <= set(settings()["set-threads"])
-    assert _resources(cfg, "probe").minutes >= 1200
+    rates, longest = card_rates("h100"), {}
+    for job in chosen_jobs(cfg):
+        if job.kind != "train":
+            longest[job.kind] = max(longest.get(job.kind, 0.0), rates.interval(job)[1] / 60)
+    limits = {kind: _resources(cfg, kind).minutes for kind in longest}
+    assert set(longest) == {"evaluate", "endpoint", "probe", "control"}
+    assert all(2 * minutes < limits[kind] for kind, minutes in longest.items()), (longest, limits)
+    assert all(20 * longest[kind] < limits[kind] for kind in ("evaluate", "endpoint"))
 
 
 def test_every_process_of_a_joint_training_has_its_loaders():
@@ -158,5 +174,14 @@ def test_every_process_of_a_joint_training_has_its_loaders():
 
 
 def _resources(cfg, name):
-    wildcards = {"task": "seg", "kind": "layers", "method": "tap", "rate": "0.50", "variant": "main", "seed": "0"}
+    wildcards = {
+        "device": "card",
+        "shapes": "paper",
+        "task": "seg",
+        "kind": "layers",
+        "method": "tap",
+        "rate": "0.50",
+        "variant": "main",
+        "seed": "0",
+    }
     return JOBS[name].resources(cfg, JOBS[name].key(cfg, wildcards))

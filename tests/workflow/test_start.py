@@ -6,11 +6,13 @@ import pytest
 
 
 @pytest.mark.slow
-def test_missing_data_are_named_in_a_dry_run(project):
+def test_missing_data_and_weights_are_named_in_a_dry_run(project):
     few = "results/paper/tables/tab_training_config.tex"  # the message does not depend on what is asked for
     result = project.snakemake(few, "--dry-run", "--config", "scale=paper")
     for task, folder in (("cls", "imagenet"), ("seg", "ade20k"), ("det", "coco")):
         assert result.stderr.count(f"tasks.{task}.data.root: data/{folder} is not there; every job of {task}") == 1
+    weights = "pretrain.weights: data/weights/mae_pretrain_vit_base.pth is not there; every training of cls, seg, det"
+    assert result.stderr.count(weights) == 1
     assert (
         "is not there" not in project.snakemake(few.replace("paper", "smoke", 1), "--dry-run").stderr
     )  # data that the workflow fetches

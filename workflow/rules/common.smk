@@ -92,8 +92,8 @@ wildcard_constraints:
     root="|".join(map(re.escape, prepared_folders(CFG))) or "none",
 
 
-def say_which_data_are_missing():
-    """Names a person's own data that are not there, in a dry run too: which job will miss them is known later."""
+def say_what_is_missing():
+    """Names a person's own data and weights that are not there, in a dry run too: who will miss them is known later."""
     for name, task in CFG.tasks.items():
         own = task.data.root not in prepared_folders(CFG)
         if own and not Path(task.data.root).expanduser().is_dir():
@@ -102,10 +102,19 @@ def say_which_data_are_missing():
                 f"are, or the setting names where they are (`tap data check {name}`)",
                 file=sys.stderr,
             )
+    given = {name: task.pretrain.weights for name, task in CFG.tasks.items()}
+    for path in dict.fromkeys(found for found in given.values() if found is not None):
+        if not Path(path).expanduser().is_file():
+            names = ", ".join(name for name, found in given.items() if found == path)
+            print(
+                f"tasks.<task>.pretrain.weights: {path} is not there; every training of {names} will miss it "
+                "(docs/data.md says where it comes from)",
+                file=sys.stderr,
+            )
 
 
 if workflow.is_main_process:
-    say_which_data_are_missing()
+    say_what_is_missing()
 
 
 def own_cores():

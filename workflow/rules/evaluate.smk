@@ -70,6 +70,7 @@ rule kept_patches:
             category="Pictures",
             labels={"task": "{task}"},
         ),
+        pictured=makes("kept_patches", "pictured"),
         record=makes("kept_patches", "record"),
     log:
         f"{LOGS}/kept_patches/{{task}}.log",

@@ -14,6 +14,7 @@ from tap.jobs.of_tasks import TaskJob
 from tap.plan.endpoints import endpoint_file
 from tap.plan.shown_runs import shown_specs, tasks_shown
 from tap.plan.specs import settings_of
+from tap.task_facts import TASKS
 
 
 class KeptPatches(TaskJob):
@@ -23,6 +24,7 @@ class KeptPatches(TaskJob):
     about = "Write the page that shows what each trained method of a task keeps of a few validation images."
     makes: ClassVar[Mapping[str, str]] = {
         "page": "results/{scale}/kept_patches/{task}.html",
+        "pictured": "results/{scale}/kept_patches/{task}.npz",
         "record": "results/{scale}/kept_patches/{task}.record.json",
     }
 
@@ -46,8 +48,10 @@ class KeptPatches(TaskJob):
     def roots(self, cfg: ScaleConfig, key: str) -> Sequence[str]:
         """The page, the task, and the methods."""
         methods = sorted({spec.method for spec in shown_specs(cfg, key)})
+        views = [module for module in (TASKS[key].views,) if module]
         return (
             "tap.paper.kept_patches:run_kept_patches",
+            *views,
             *(root for name in methods for root in code_roots.of_model(key, name)),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,7 +15,6 @@ from tap.errors import UserError
 from tap.jobs import code_roots
 from tap.jobs.job import Resources
 from tap.jobs.of_scales import ScaleJob
-from tap.provenance.fingerprint import hash_of
 
 REPORT = "results/{scale}/preflight.json"
 
@@ -31,7 +31,7 @@ class Preflight(ScaleJob):
 
     def settings(self, cfg: ScaleConfig, key: None) -> Any:
         """All of the scale, by their hash: an edit of any has everything looked at again."""
-        return {"settings": hash_of(cfg.model_dump_json())}
+        return {"settings": hashlib.sha256(cfg.model_dump_json().encode()).hexdigest()}
 
     def roots(self, cfg: ScaleConfig, key: None) -> Sequence[str]:
         """The look itself."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -14,7 +13,7 @@ from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, weights
-from tap.jobs.job import Content, Job, Resources, measuring
+from tap.jobs.job import Content, Job, Resources, measuring_long
 from tap.plan.runs import probe_folder, probed_runs, probes_of
 from tap.plan.specs import probe_parameters
 from tap.task_facts import TASKS
@@ -92,8 +91,8 @@ class Probe(Job[ProbeKey]):
         return code_roots.computing_with(key.task)
 
     def resources(self, cfg: ScaleConfig, key: ProbeKey) -> Resources:
-        """As an evaluation, for as long as eleven criteria at every block may take on a large data set."""
-        return replace(measuring(cfg), minutes=1440) if cfg.scale == "paper" else measuring(cfg)
+        """As an evaluation, for as long as eleven criteria at every block may take."""
+        return measuring_long(cfg)
 
     def call(self, kind: str = "layers") -> Callable[..., None]:
         """Takes the task."""

@@ -86,12 +86,10 @@ class Train(RunJob):
                 f"`tap train-joint {JointRun.with_run(run_of(spec)).id}`"
             )
         in_processes(cfg.processes_of(spec.task), cfg.device)
+        say_if_unpinned(run_of(spec).id, spec)
         from tap.engine.job import train_run
-        from tap.tasks.given_weights import unpinned
         from tap.tasks.registry import get_task
 
-        if os.environ.get("RANK", "0") == "0" and (text := unpinned(spec)) is not None:
-            print(f"{run_of(spec).id}: {text}", file=sys.stderr)
         if not spec.mixed:
             train_run(spec, get_task(spec), stamp)
             return
@@ -119,6 +117,23 @@ def in_processes(count: int, device: str) -> None:
         launcher = ["torchrun", "--standalone", f"--nproc-per-node={count}", "-m", "tap.cli"]
         os.environ[LAUNCHER] = str(os.getpid())  # which stays its number
         os.execvp(launcher[0], [*launcher, *sys.argv[1:]])
+
+
+def say_if_unpinned(name: str, spec: JobSpec) -> None:
+    """Tells who trains from a file of weights that no hash in the settings holds fast; once where there are several
+    processes.
+
+    Args:
+        name: of the training.
+        spec: the run, or one of a joint training's.
+
+    Raises:
+        UserError: the file is not there.
+    """
+    from tap.tasks.given_weights import unpinned
+
+    if os.environ.get("RANK", "0") == "0" and (text := unpinned(spec)) is not None:
+        print(f"{name}: {text}", file=sys.stderr)
 
 
 JOB = Train()

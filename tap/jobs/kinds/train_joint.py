@@ -17,7 +17,7 @@ from tap.jobs.arguments import ScaleOption, SpecOption
 from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, start_weights, weights
 from tap.jobs.job import Content, Job, Resources
-from tap.jobs.kinds.train import in_processes
+from tap.jobs.kinds.train import in_processes, say_if_unpinned
 from tap.jobs.of_runs import RUN_FOLDER, fields_of_run
 from tap.plan.joint import JointRun, joint_start, joint_tasks
 from tap.plan.runs import runs_of_table, task_of
@@ -125,6 +125,7 @@ class TrainJoint(Job[JointRun]):
             self.require_planned(cfg, key, spec)
             specs = self.specs(cfg, key)
             in_processes(cfg.processes_of(None), cfg.device)
+            say_if_unpinned(key.id, next(iter(specs.values())))  # whose file is the base of all
             from tap.engine.joint_job import train_joint_run
 
             train_joint_run(specs, self.stamp(cfg, key))

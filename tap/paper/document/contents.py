@@ -179,6 +179,8 @@ def _figure(label: str, folder: Path) -> FigurePart:
     frame = pd.read_csv(table) if table.is_file() and table.stat().st_size > 1 else pd.DataFrame()
     runs = {run for cell in frame.get("runs", pd.Series(dtype=str)).dropna() for run in str(cell).split()}
     reading = f"{len(frame)} numbers are drawn, from {len(runs)} runs and probes."
+    if GROUPS.get(stem) == "pictures":
+        reading = f"{len(frame)} parts are drawn, from passes of {len(runs)} trained runs."
     if GROUPS.get(stem) == "settings":
         reading = "A drawing of the method; nothing in it is measured."
     return FigurePart(label, png, pdf if pdf.is_file() else None, caption, reading)

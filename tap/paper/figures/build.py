@@ -19,6 +19,7 @@ from tap.plan.growth import GROWTH
 from tap.plan.profiles import profiles_in_use
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, record_job
+from tap.tasks.picture_files import digest_of
 
 
 def load_figure(name: str) -> PaperFigure:
@@ -55,7 +56,8 @@ def render_figure(name: str, evidence: Evidence) -> dict[str, bytes]:
         contents = files_of(figure)
     note = "" if known.note is None else known.note(evidence, frame)
     words = (*known.words, *([note] if note else []))
-    contents[".csv"] = frame.to_csv(index=False, lineterminator="\n").encode()
+    named = {column: frame[column].map(digest_of, na_action="ignore") for column in known.pictures}
+    contents[".csv"] = frame.assign(**named).to_csv(index=False, lineterminator="\n").encode()
     contents[".caption.md"] = caption(stem, words, known.kinds, evidence).encode()
     return contents
 

@@ -20,6 +20,7 @@ class PaperFigure:
         draw: draws that.
         words: its caption as far as it is the same for any data.
         kinds: probes that it shows, ``layers`` or ``recovery``; none for a figure of other results.
+        pictures: columns of `data` that hold arrays; its CSV file names each by the hash of its values.
         note: a further paragraph that follows from the results and from what is shown; may be empty.
     """
 
@@ -27,4 +28,5 @@ class PaperFigure:
     draw: Callable[[pd.DataFrame], Figure]
     words: tuple[str, ...]
     kinds: tuple[str, ...] = ()
+    pictures: tuple[str, ...] = ()
     note: Callable[[Evidence, pd.DataFrame], str] | None = None

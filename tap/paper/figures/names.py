@@ -6,6 +6,8 @@ literal ``READS``, what it is made from:
 * ``"probes"``: the tidy tables of the probes, and what tells the floors of the dense tasks;
 * ``"profiles"``: the growth of a machine, without which it cannot be drawn.
 * ``"rates"`` and ``"controls"``: what tables of these groups are made from;
+* ``"pictures"``: an image of each task under the methods of the paper's figure, and the main tables' tidy tables, which
+  tell whose register did not learn;
 * ``"settings"``: no result, as a drawing of the method.
 """
 
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from tap.paper.listing import declared
 
-GROUPS = declared(Path(__file__).parent, "fig_", ("probes", "profiles", "rates", "controls", "settings"))
+GROUPS = declared(Path(__file__).parent, "fig_", ("probes", "profiles", "rates", "controls", "pictures", "settings"))
 """What each figure is made from, by file stem."""
 FIGURES = tuple(GROUPS)
 """File stems of all figures."""

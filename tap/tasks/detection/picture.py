@@ -12,31 +12,20 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
-from pycocotools.mask import decode
 
 from tap.config.schema import JobSpec
 from tap.plan.runs import run_of
 from tap.tasks.base import Sample
 from tap.tasks.detection.data import open_splits
-from tap.tasks.detection.data_transforms import Place, coco_of
+from tap.tasks.detection.data_transforms import Place
 from tap.tasks.detection.model import Detector
-from tap.tasks.pictures import hues, kept_patches, kept_title, pixels_of, save
+from tap.tasks.detection.views import TINT, Shown, found, interest, labelled, pixels
+from tap.tasks.pictures import hues, kept_patches, kept_title, save
 
 _LOOKED_AT = 20
 """Images of a stretch among which the one to show is chosen."""
 _MOST_NAMES = 12
 """Classes up to which a legend names them."""
-_SHOWN_SCORE = 0.3
-"""Detections that score less are not drawn."""
-
-
-@dataclass(frozen=True)
-class _Object:
-    """A box (left, top, right, bottom), a mask `(H, W)` and a class."""
-
-    box: tuple[float, ...]
-    mask: np.ndarray
-    label: int
 
 
 @dataclass(frozen=True)
@@ -47,8 +36,8 @@ class _Row:
     image: np.ndarray
     kept: np.ndarray
     kept_title: str
-    truth: list[_Object]
-    found: list[_Object]
+    truth: list[Shown]
+    found: list[Shown]
 
 
 def draw(model: Detector, spec: JobSpec, path: Path | str, device: torch.device, count: int = 6) -> Path:
@@ -88,11 +77,7 @@ def _choose(dataset: Any, count: int) -> list[int]:
     """One image of each of `count` equal stretches of the split."""
     borders = np.linspace(0, len(dataset), min(count, len(dataset)) + 1).astype(int)
     stretches = [range(start, stop)[:_LOOKED_AT] for start, stop in pairwise(borders)]
-    return [max(stretch, key=lambda index: len(_uncrowded(dataset[index].target))) for stretch in stretches]
-
-
-def _uncrowded(place: Place) -> list[dict[str, Any]]:
-    return [entry for entry in place.objects if not entry.get("iscrowd", 0)]
+    return [max(stretch, key=lambda index: interest(dataset[index])) for stretch in stretches]
 
 
 def _row(model: Detector, spec: JobSpec, dataset: Any, index: int, device: torch.device) -> _Row:
@@ -100,53 +85,24 @@ def _row(model: Detector, spec: JobSpec, dataset: Any, index: int, device: torch
     images, ids = sample.image[None].to(device), torch.tensor([sample.sample_id], device=device)
     place: Place = sample.target
     with torch.inference_mode():
-        # In the coordinates of the resized image, which is what is shown.
-        meta = place.meta | {"ori_shape": place.meta["img_shape"], "scale_factor": (1.0, 1.0)}
-        instances = model.find(images, [meta], ids).instances[0].cpu()
         trace = model.encoder(images, ids, return_trace=True).trace
     assert trace is not None
-    height, width = place.meta["img_shape"]
-    pixels = pixels_of(sample.image, spec)[:height, :width]
-    found = [
-        _Object(tuple(box.tolist()), mask.numpy(), int(label))
-        for box, mask, label, score in zip(
-            instances.bboxes, instances.masks, instances.labels, instances.scores, strict=True
-        )
-        if score >= _SHOWN_SCORE
-    ]
+    shown = pixels(spec, sample)
     return _Row(
         Path(dataset.get_data_info(index)["img_path"]).stem,
-        pixels,
-        kept_patches(pixels, trace, model.encoder.vit.patch_embed.patch_size),
+        shown,
+        kept_patches(shown, trace, model.encoder.vit.patch_embed.patch_size),
         kept_title(trace),
-        _objects(place),
-        found,
+        labelled(place),
+        found(model, sample, device),
     )
 
 
-def _objects(place: Place) -> list[_Object]:
-    """The image's objects, brought to the size at which it is shown."""
-    height, width = place.meta["ori_shape"]
-    across, down = place.meta["scale_factor"]
-    rows, columns = (np.arange(side) for side in place.meta["img_shape"])
-    nearest = np.ix_(
-        np.minimum((rows / down).astype(int), height - 1), np.minimum((columns / across).astype(int), width - 1)
-    )
-    entries = [entry | {"image_id": 0} for entry in _uncrowded(place)]
-    api = coco_of({"images": [{"id": 0, "height": height, "width": width}], "annotations": entries, "categories": []})
-    objects = []
-    for entry in entries:
-        left, top, wide, high = entry["bbox"]
-        box = (left * across, top * down, (left + wide) * across, (top + high) * down)
-        objects.append(_Object(box, decode(api.annToRLE(entry))[nearest].astype(bool), entry["category_id"]))
-    return objects
-
-
-def _outline(axis: Axes, objects: list[_Object], colours: list[tuple[float, float, float]]) -> None:
+def _outline(axis: Axes, objects: list[Shown], colours: list[tuple[float, float, float]]) -> None:
     """Box and mask of each object in the colour of its class."""
     for one in objects:
         left, top, right, bottom = one.box
         colour = colours[one.label]
         axis.add_patch(Rectangle((left - 0.5, top - 0.5), right - left, bottom - top, fill=False, color=colour, lw=0.7))
-        tint = np.dstack([np.broadcast_to(colour, (*one.mask.shape, 3)), 0.35 * one.mask])
+        tint = np.dstack([np.broadcast_to(colour, (*one.mask.shape, 3)), TINT * one.mask])
         axis.imshow(tint, interpolation="nearest")

@@ -11,18 +11,16 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from torch import Tensor
 
 from tap.config.schema import JobSpec
 from tap.plan.runs import run_of
 from tap.tasks.base import Sample
-from tap.tasks.pictures import hues, kept_patches, kept_title, pixels_of, save
+from tap.tasks.pictures import kept_patches, kept_title, save
 from tap.tasks.segmentation.data import open_splits
-from tap.tasks.segmentation.data_transforms import IGNORE
 from tap.tasks.segmentation.inference import predict
 from tap.tasks.segmentation.model import Segmenter
+from tap.tasks.segmentation.views import VOID_COLOUR, coloured, interest, palette, pixels
 
-_VOID_COLOUR = (0.55, 0.55, 0.55)
 _LOOKED_AT = 20
 """Images of a stretch among which the one to show is chosen."""
 _MOST_NAMES = 12
@@ -60,15 +58,15 @@ def draw(model: Segmenter, spec: JobSpec, path: Path | str, device: torch.device
     figure = Figure(figsize=(8.4, 2.1 * len(rows) + 0.9), layout="constrained")
     axes = figure.subplots(len(rows), 4, squeeze=False)
     for row, line in zip(rows, axes, strict=True):
-        pictures = (row.image, _colour(row.labels, len(names)), _colour(row.prediction, len(names)), row.kept)
+        pictures = (row.image, coloured(row.labels, len(names)), coloured(row.prediction, len(names)), row.kept)
         for axis, picture, title in zip(line, pictures, (row.name, "label", "prediction", row.kept_title), strict=True):
             axis.imshow(picture, interpolation="nearest")
             axis.set_title(title, fontsize=7)
             axis.set_axis_off()
     figure.suptitle(f"{run_of(spec).id}: validation images", fontsize=9)
     if len(names) <= _MOST_NAMES:
-        patches = [Patch(color=colour, label=name) for colour, name in zip(_palette(len(names)), names, strict=True)]
-        patches.append(Patch(color=_VOID_COLOUR, label="void"))
+        patches = [Patch(color=colour, label=name) for colour, name in zip(palette(len(names)), names, strict=True)]
+        patches.append(Patch(color=VOID_COLOUR, label="void"))
         figure.legend(handles=patches, loc="outside lower center", ncols=3, fontsize=7)
     return save(figure, path)
 
@@ -77,13 +75,7 @@ def _choose(dataset: Any, count: int) -> list[int]:
     """One image of each of `count` equal stretches of the split."""
     borders = np.linspace(0, len(dataset), min(count, len(dataset)) + 1).astype(int)
     stretches = [range(start, stop)[:_LOOKED_AT] for start, stop in pairwise(borders)]
-    return [min(stretch, key=lambda index: _largest_share(dataset[index].target.labels)) for stretch in stretches]
-
-
-def _largest_share(labels: Tensor) -> float:
-    """Share of the most frequent class among the labelled pixels, 1 if there is none."""
-    pixels = labels[labels != IGNORE].unique(return_counts=True)[1]
-    return float(pixels.max() / pixels.sum()) if len(pixels) else 1.0
+    return [max(stretch, key=lambda index: interest(dataset[index])) for stretch in stretches]
 
 
 def _row(model: Segmenter, spec: JobSpec, dataset: Any, index: int, device: torch.device) -> _Row:
@@ -93,25 +85,12 @@ def _row(model: Segmenter, spec: JobSpec, dataset: Any, index: int, device: torc
     with torch.inference_mode():
         trace = model.encoder(images, ids, return_trace=True).trace
     assert trace is not None
-    height, width = sample.target.size
-    pixels = pixels_of(sample.image, spec)[:height, :width]
+    shown = pixels(spec, sample)
     return _Row(
         dataset.names[index],
-        pixels,
-        kept_patches(pixels, trace, model.encoder.vit.patch_embed.patch_size),
+        shown,
+        kept_patches(shown, trace, model.encoder.vit.patch_embed.patch_size),
         sample.target.labels.numpy(),
         prediction,
         kept_title(trace),
     )
-
-
-def _palette(classes: int) -> np.ndarray:
-    """(C, 3): black for the first class, then hues that are far apart for neighbouring numbers."""
-    return np.array([(0.0, 0.0, 0.0), *hues(classes - 1)])
-
-
-def _colour(labels: np.ndarray, classes: int) -> np.ndarray:
-    """Label map as a picture `(H, W, 3)`."""
-    table = np.tile(np.array(_VOID_COLOUR), (IGNORE + 1, 1))
-    table[:classes] = _palette(classes)
-    return table[labels]

@@ -23,7 +23,7 @@ def test_arrows_know_no_box_that_is_not_there():
         elements((*BOXES, BOXES[0]), [])
 
 
-@pytest.mark.parametrize("name", figures_of("settings"))
+@pytest.mark.parametrize("name", [*figures_of("settings"), "fig_pointer_chain"])
 def test_no_box_of_a_drawing_lies_on_another(name):
     frame = load_figure(name).data(Evidence("desk", ROOT))
     boxes = list(frame[frame["name"].notna()].itertuples())
