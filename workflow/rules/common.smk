@@ -3,6 +3,7 @@ import os
 import re
 import shlex
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -326,3 +327,16 @@ def refuse_unknown(wildcards):
         refuse_file(Path(wildcards.unknown), KNOWN_FILES)
     except UserError as error:
         raise WorkflowError(str(error))
+
+
+def refuse_unknown_rule(wildcards):
+    """Ends with the rules whose names are nearest."""
+    near = get_close_matches(wildcards.unknown, [rule.name for rule in workflow.rules])
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else "`snakemake --list` shows the rules"
+    )
+    raise WorkflowError(
+        f"{wildcards.unknown}: there is no rule and no file of this name; {hint}"
+    )
