@@ -108,7 +108,7 @@ def test_bad_input_is_refused(jobs, arguments, message):
     assert jobs == []
 
 
-KEYS = {"task": "seg", "kind": "layers", "table": "tab_seg", "figure": "fig_insight", "of": "seg"}
+KEYS = {"task": "seg", "kind": "layers", "search": "options", "table": "tab_seg", "figure": "fig_insight", "of": "seg"}
 KEYS |= {"root": "data/microscopy", "device": device_key("cpu", 1), "shapes": "smoke"}
 KEYS |= {"root": "data/microscopy", "method": "tap_f", "rate": "0.50", "variant": "main", "seed": "0"}
 ARGUMENTS = {

@@ -21,6 +21,7 @@ from tap.config.detector import DetectorConfig
 from tap.config.methods import CRITERIA, DENSE, METHODS, methods_of
 from tap.config.options import MethodOptions
 from tap.config.strict import Strict
+from tap.config.tuning import TuneConfig
 from tap.config.variants import VARIANTS
 from tap.task_facts import TASKS
 
@@ -539,6 +540,7 @@ class TaskConfig(Strict):
     chosen: dict[MethodName, ChosenConfig] = Field(
         {}, description="what methods have of their own, chosen on the calibration split, by method"
     )
+    tune: TuneConfig = TuneConfig()
     options: MethodOptions = MethodOptions()
     recovery: RecoveryConfig = RecoveryConfig()
     eval: EvalConfig
@@ -578,6 +580,7 @@ class TaskConfig(Strict):
         _check_blocks("probes.layers", self.probes.layers or (), self.model.depth)
         _check_distinct("methods", self.methods)
         _check_chosen(self)
+        _check_tune(self)
         _check_distinct("seeds", self.seeds)
         return self
 
@@ -590,6 +593,23 @@ def _check_chosen(task: TaskConfig) -> None:
             raise ValueError(
                 f"chosen.{method}.optimizer: its training is that of several tasks; set joint.train.optimizer instead"
             )
+
+
+def _check_tune(task: TaskConfig) -> None:
+    for method in task.tune.methods or ():
+        if method not in task.methods:
+            raise ValueError(f"tune.methods: '{method}' is not one of the task's methods: {', '.join(task.methods)}")
+        if METHODS[method].method.frozen:
+            raise ValueError(
+                f"tune.methods: '{method}' is trained on several tasks together, which no search of one task judges; "
+                "leave it out"
+            )
+    if task.tune.methods is not None and DENSE not in task.tune.methods:
+        raise ValueError(
+            f"tune.methods must include '{DENSE}' (no pruning), which others learn from and are compared with"
+        )
+    if missing := set(task.tune.seeds or ()) - set(task.seeds):
+        raise ValueError(f"tune.seeds: {min(missing)} is not one of the task's seeds: {list(task.seeds)}")
 
 
 def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName, TaskConfig]) -> None:

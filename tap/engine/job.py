@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import nn
@@ -43,6 +43,9 @@ from tap.tasks.base import Task
 from tap.tasks.recovery_endpoint import recovery_settings
 from tap.tasks.teacher import Teacher
 
+TEACHER: Final = "teacher"
+"""What `read_files` calls the no-pruning model that a training learns from."""
+
 
 def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, loop: Callable[..., Trained] = train) -> None:
     """Trains the run that `spec` describes and publishes its weights, log and record.
@@ -59,48 +62,110 @@ def train_run(spec: JobSpec, task: Task, stamp: Stamp = BY_HAND, loop: Callable[
     """
     started, run = datetime.now(UTC), run_of(spec)
     device = select_device(spec.device)
-    start, endpoint, teacher = starting_weights(spec), endpoint_file(spec), teacher_weights(spec)
-    token = base_of(spec) if starts_from_class_token(spec) else None
+    read = read_files(spec, teacher_weights(spec))
     recovery_settings(spec)  # says so now if the endpoint is not there
-    identity = {
-        "settings": json.loads(job_json(spec, "train")),
-        "code": stamp.fingerprint,
-        "data": identity_of_data(spec),
-        "start": None if start is None else sha256_file(start),
-        "endpoint": None if endpoint is None else sha256_file(endpoint),
-        **({} if teacher is None else {"teacher": sha256_file(teacher)}),
-        **({} if token is None else {"class_token": sha256_file(token)}),
-    }
     with cpu_threads(spec.train.threads), join_processes(device.type) as processes:
-        identity["processes"] = processes.world_size  # each draws for its share of a batch, and sums are split by them
+        identity = identity_of(spec, stamp, read, processes)
         states = ResumeStates(run.scratch, identity, lambda text: _say(run, text, processes))
         with states.held() if processes.first else nullcontext():
             check_writable(run.folder)
             if processes.first_then_others(lambda: states.finished and is_published(run)):
                 _say(run, "already trained with these settings, code and inputs; nothing to do", processes)
                 return
-            model: Any = task.build_model(spec)
-            load_start(spec, model)
-            start_register(spec, model)
-            if teacher is not None:
-                model.teacher = load_teacher(spec, task, teacher, device)
-            calibrate(spec, task, model, device, first=True)
-            trained = loop(spec, task, model, states, processes, device, events=run.scratch / "tensorboard")
+            model, trained, facts = fit(
+                spec, task, read.get(TEACHER), states, processes, device, loop, events=run.scratch / "tensorboard"
+            )
             if processes.first:
-                model.load_state_dict(trained.tensors)
-                calibrated = calibrate(spec, task, model, device)
                 publish_training(
                     spec,
                     stamp,
                     trained,
                     lambda path, about: save_weights(path, model.state_dict(), about),
-                    inputs=[path for path in (start, token, endpoint, teacher) if path is not None],
-                    facts=calibrated,
+                    inputs=read.values(),
+                    facts=facts,
                     started=started,
                     device=device,
                     processes=processes,
                 )
                 states.finish()
+
+
+def fit(
+    spec: JobSpec,
+    task: Task,
+    teacher: Path | None,
+    states: ResumeStates,
+    processes: Processes,
+    device: torch.device,
+    loop: Callable[..., Trained] = train,
+    events: Path | None = None,
+) -> tuple[Any, Trained, dict[str, float]]:
+    """A model from where its settings start to the end of its training.
+
+    Args:
+        spec: the run.
+        task: its pipeline.
+        teacher: weights of the no-pruning model that it learns from, for the methods that do.
+        states: where to resume from and where to keep states.
+        processes: this process among those of the job.
+        device: where to compute.
+        loop: how it is trained, with the arguments of `train`.
+        events: folder of the TensorBoard events; None keeps none.
+
+    Returns:
+        The model, with the weights to publish in the first process; what the loop left; what `calibrate` says of it.
+
+    Raises:
+        UserError: weights do not fit, or the loss stopped being a number (`NotFinite`).
+    """
+    model: Any = task.build_model(spec)
+    load_start(spec, model)
+    start_register(spec, model)
+    if teacher is not None:
+        model.teacher = load_teacher(spec, task, teacher, device)
+    calibrate(spec, task, model, device, first=True)
+    trained = loop(spec, task, model, states, processes, device, events=events)
+    if not processes.first:
+        return model, trained, {}
+    model.load_state_dict(trained.tensors)
+    return model, trained, calibrate(spec, task, model, device)
+
+
+def read_files(spec: JobSpec, teacher: Path | None) -> dict[str, Path]:
+    """The files beside the data that a training reads, by what they are for; those that it needs alone.
+
+    Args:
+        spec: the run.
+        teacher: weights of the no-pruning model that it learns from.
+
+    Raises:
+        UserError: a file is not there.
+    """
+    found = {
+        "start": starting_weights(spec),
+        "class_token": base_of(spec) if starts_from_class_token(spec) else None,
+        "endpoint": endpoint_file(spec),
+        TEACHER: teacher,
+    }
+    return {name: path for name, path in found.items() if path is not None}
+
+
+def identity_of(spec: JobSpec, stamp: Stamp, read: Mapping[str, Path], processes: Processes) -> dict[str, Any]:
+    """Everything that decides the weights of a training, as JSON values (`ResumeStates`).
+
+    Args:
+        spec: the run.
+        stamp: by which code.
+        read: the files that it reads, by what they are for.
+        processes: each draws for its share of a batch, and sums are split by them.
+    """
+    return {
+        "settings": json.loads(job_json(spec, "train")),
+        "code": stamp.fingerprint,
+        "data": identity_of_data(spec),
+        **{name: sha256_file(path) for name, path in read.items()},
+        "processes": processes.world_size,
+    }
 
 
 def publish_training(

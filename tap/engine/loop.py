@@ -39,6 +39,10 @@ from tap.seeds import derive_seed
 from tap.tasks.base import Batch, Task
 
 
+class NotFinite(UserError):
+    """A loss or gradient is no number any more."""
+
+
 @dataclass
 class Trained:
     """What a finished training leaves.
@@ -396,7 +400,7 @@ class Training:
         step = first_step + offset
         what = f"loss is {loss}" if not np.isfinite(loss) else f"gradient norm is {norm}"
         of = f" of task '{labels[offset]}'" if labels[offset] else ""
-        raise UserError(
+        raise NotFinite(
             f"{self.plan.name}: {what}{of} at step {step} of {self.total} (learning rate "
             f"{self._schedule.set(step):.3g}); nothing was overwritten. Lower train.optimizer.lr, lengthen "
             "train.schedule.warmup, set train.optimizer.clip_grad, or set train.precision to fp32"

@@ -18,7 +18,15 @@ from tap.jobs.registry import JOBS
 from tap.plan.accelerators import UTILISATION
 from tap.plan.claimed_runs import BY_PROFILES, claimed_controls, claimed_probes, claimed_runs
 from tap.plan.controls import controlled_runs
-from tap.plan.estimate import DATA_BYTES, JOINT, PlannedJob, planned_controls, planned_jobs, planned_probes
+from tap.plan.estimate import (
+    DATA_BYTES,
+    JOINT,
+    PlannedJob,
+    planned_controls,
+    planned_jobs,
+    planned_probes,
+    planned_search,
+)
 from tap.plan.joint import JointRun
 from tap.plan.profiles import PROFILES
 from tap.plan.rates import Rates, card_rates, measured_rates, profiled_rates, used_seconds
@@ -79,6 +87,7 @@ class Plan:
         jobs: every job with its planned and used hours.
         wall_days, critical_days: time from start to end, and of the longest chain.
         data_gb: of the data sets.
+        search: trainings and hours of the search of methods' own settings in these tasks, which no line counts.
     """
 
     scale: str
@@ -91,6 +100,7 @@ class Plan:
     wall_days: float
     critical_days: float
     data_gb: float
+    search: tuple[int, float]
 
     @property
     def total(self) -> PlanLine:
@@ -175,6 +185,8 @@ def make_plan(
     lines += [_line(cfg, task, "all", [job for job in jobs if job.task == task], rates, used) for task in tasks]
     lines.append(_line(cfg, "all", "all", jobs, rates, used))
     data = [task_of(cfg, task).data for job in jobs for task in job.work]
+    shown = {job.task for job in jobs if job.kind == "evaluate"}
+    search = [job for task in cfg.tasks if task in shown for job in planned_search(cfg, task)]
     return Plan(
         cfg.scale,
         rates.source,
@@ -186,6 +198,7 @@ def make_plan(
         wall_seconds(jobs, parallel, gpus) / 86400,
         critical_path(jobs, parallel) / 86400,
         sum(DATA_BYTES.get(name, 0.0) for name in {each.root: each.name for each in data}.values()) / 1e9,
+        (len(search), sum(map(rates.seconds, search)) / _HOUR),
     )
 
 
@@ -322,6 +335,11 @@ def as_text(plan: Plan, cfg: ScaleConfig) -> str:
         lines.append(f"Energy of the cards at full power: {total.energy_kwh:,.0f} kWh.")
     own = "; bring the data yourself" if any(task.data.name not in PREPARED for task in cfg.tasks.values()) else ""
     lines.append(f"Disk: {total.disk_gb:,.1f} GB of weights and resume states, {plan.data_gb:,.1f} GB of data{own}.")
+    trainings, hours = plan.search
+    lines.append(
+        f"Not counted: the search of methods' own settings (`tap tune`) in these tasks, {trainings} trainings, "
+        f"{hours:,.{2 if hours < 10 else 0}f} {unit}."
+    )
     if plan.card_gb is not None:
         lines += [
             _of_memory(cfg, line, plan.card_gb)

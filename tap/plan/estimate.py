@@ -20,6 +20,7 @@ from tap.plan.specs import endpoint_specs, job_spec, probe_parameters
 from tap.plan.starts import is_start, source_run
 from tap.plan.study_flops import control_flops, diagnostics_flops, endpoint_flops, probe_flops
 from tap.plan.teaching import teacher_run
+from tap.plan.tuning import candidate_spec, rounds_of, searched_seeds
 from tap.runs import Run
 
 JOINT: Final = "joint"
@@ -174,6 +175,18 @@ def planned_controls(cfg: ScaleConfig, run: Run) -> PlannedJob:
     asked = {"controls": control_parameters(cfg, run)["controls"]}
     record = f"runs/{run.id}/controls.record.json"
     return _study("control", run.task, run.id, settings.images or validation, work, (after,), record, asked)
+
+
+def planned_search(cfg: ScaleConfig, task: str) -> list[PlannedJob]:
+    """The trainings of the search of a task's options (`tap tune`), with their judgement on the calibration split."""
+    found = []
+    for candidate in rounds_of(cfg, task, "options")[0]:
+        for seed in searched_seeds(cfg, task):
+            spec = candidate_spec(cfg, task, "options", candidate, seed)
+            training = _training(cfg, spec, ())
+            judged = spec.data.calibration * _windows(spec) * forward_flops(spec)
+            found.append(replace(training, work={task: training.work[task] + judged}))
+    return found
 
 
 def _endpoint(cfg: ScaleConfig, task: str, after: tuple[str, ...]) -> PlannedJob:

@@ -1,6 +1,7 @@
 """The Slurm profile on a real cluster of one machine, with a job, a node and the controller killed in the middle.
 
-`tests/cluster/install_slurm.sh` (as root) installs Debian's packages; without them this is skipped.
+`tests/cluster/install_slurm.sh` (as root) installs Debian's packages; without them this is skipped. CI runs the first
+test, whose job takes a second; the others train, for minutes.
 """
 
 from __future__ import annotations
@@ -55,17 +56,19 @@ PRETRAINED = "mae/r1.00/main/s0"
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.long,
     pytest.mark.skipif(why_not() is not None, reason=f"no Slurm here: {why_not()}"),
-    pytest.mark.skipif(not (DATA / "manifest.json").is_file(), reason="the data are not there; `tap data prepare cls`"),
 ]
+needs_data = pytest.mark.skipif(
+    not (DATA / "manifest.json").is_file(), reason="the data are not there; `tap data prepare cls`"
+)
 
 
-def project(folder: Path) -> Path:
+def project(folder: Path, data: bool = True) -> Path:
     """A copy of this project with a few jobs to do."""
     for name in ("tap", "workflow"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(DATA, folder / "data" / "fashion_mnist", copy_function=shutil.copy)
+    if data:
+        shutil.copytree(DATA, folder / "data" / "fashion_mnist", copy_function=shutil.copy)
     (folder / "params.yaml").write_text(PARAMS)
     path = folder / PROFILE / "config.yaml"
     text = path.read_text().replace("slurm_account: change-me", "slurm_account: none")
@@ -162,6 +165,23 @@ def different(names: Iterable[str], alone: Path, shared: Path) -> list[str]:
     return [name for name in names if (alone / RUNS / name).read_bytes() != (shared / RUNS / name).read_bytes()]
 
 
+def test_a_job_that_is_cancelled_is_submitted_again(tmp_path):
+    folder, target = project(tmp_path / "shared", data=False), "results/smoke/tables/tab_training_config.tex"
+    with Cluster(tmp_path / "cluster") as cluster:
+        cluster.call("scontrol", "update", "NodeName=n1,n2", "State=DRAIN", "Reason=held")
+        with Watched(folder, cluster, target) as work:
+            wait_for(cluster.jobs, 120, "the table's job waits")
+            ((number, (state, _, _)),) = cluster.jobs().items()
+            assert state == "PENDING"
+            cluster.call("scancel", number)
+            cluster.call("scontrol", "update", "NodeName=n1,n2", "State=RESUME")
+            work.through()
+            assert work.said().count("has been submitted with SLURM jobid") == 2
+    assert (folder / target).is_file()
+
+
+@needs_data
+@pytest.mark.long
 def test_a_training_whose_job_controller_and_node_are_killed_ends_with_the_same_bits(tmp_path, monkeypatch):
     alone, shared = project(tmp_path / "alone"), tmp_path / "shared"
     monkeypatch.chdir(alone)
@@ -181,6 +201,7 @@ def test_a_training_whose_job_controller_and_node_are_killed_ends_with_the_same_
     assert "goes on at step" in (shared / f".tap/logs/smoke/train/cls/{START}.log").read_text()
 
 
+@needs_data
 @pytest.mark.long
 def test_the_smoke_scale_on_a_cluster_whose_parts_are_killed(tmp_path):
     alone, shared = project(tmp_path / "alone"), project(tmp_path / "shared")

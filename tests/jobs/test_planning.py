@@ -68,6 +68,15 @@ def test_detection_takes_nearly_all_of_what_tasks_train_on_their_own():
     assert line_of(plan, JOINT).hours > hours["det"]  # 60 joint trainings with a third of their steps in detection
 
 
+def test_the_search_of_methods_settings_is_named_beside_the_plan_and_not_counted():
+    cfg, plan = load_scale("paper"), plan_of("paper", "tab_cls")
+    trainings, hours = plan.search
+    assert trainings == 4 * (len(cfg.tasks["cls"].methods) - 1)  # TAP-F is trained for several tasks
+    own = sum(row["planned_hours"] for row in plan.jobs if row["job"] == "train" and row["task"] == "cls")
+    assert hours == pytest.approx(own * trainings / line_of(plan, "cls").trainings, rel=0.05)
+    assert f"(`tap tune`) in these tasks, {trainings} trainings, " in as_text(plan, cfg)
+
+
 def test_other_cards_take_longer_and_say_what_does_not_fit():
     h100, small = plan_of("paper", "tab_seg"), plan_of("paper", "tab_cls", gpu="rtx4090")
     assert plan_of("paper", "tab_seg", gpu="a100").total.hours == pytest.approx(2 * h100.total.hours)

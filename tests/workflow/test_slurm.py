@@ -179,6 +179,7 @@ def _resources(cfg, name):
         "shapes": "paper",
         "task": "seg",
         "kind": "layers",
+        "search": "options",
         "method": "tap",
         "rate": "0.50",
         "variant": "main",

@@ -8,6 +8,7 @@ rule audit:
         figures=reads("audit", "figures"),
         pictures=reads("audit", "pictures"),
         records=reads("audit", "records"),
+        searches=reads("audit", "searches"),
         paper=reads("audit", "paper"),
         remade=remade("audit"),
     output:

@@ -17,6 +17,7 @@ from tap.jobs.kinds.figure import FIGURE_FILES, drawn
 from tap.jobs.kinds.preflight import REPORT, comes_first
 from tap.jobs.kinds.prepare import prepared_folders
 from tap.jobs.kinds.table import TABLE_FILES, tables_of
+from tap.jobs.kinds.tune import among_results
 from tap.jobs.registry import JOBS
 from tap.jobs.slurm_partitions import refuse_unknown_partitions
 from tap.jobs.staleness import Today
@@ -27,6 +28,7 @@ from tap.paper.tables.names import groups
 from tap.plan.joint import joint_tasks
 from tap.plan.runs import pictured_runs
 from tap.plan.shown_runs import tasks_shown
+from tap.plan.tuning import SEARCHES
 from tap.provenance import orphans
 from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
 from tap.provenance.equivalence import REPLAYED, code_as_recorded
@@ -88,6 +90,7 @@ wildcard_constraints:
     seed=r"\d+",
     table="|".join(f"tab_{task}" for task in CFG.tasks),
     kind="layers|recovery",
+    search="|".join(SEARCHES),
     device=r"(cpu|gpu)-[a-z0-9-]+",
     shapes="smoke|desk|paper",
     root="|".join(map(re.escape, prepared_folders(CFG))) or "none",
@@ -314,6 +317,7 @@ def all_results():
         *(str(run.folder / "picture.png") for run in pictured_runs(CFG)),
         *of_all(tasks_shown(CFG), makes("kept_patches", "page")),
         *(makes("headline", suffix) for suffix in ("json", "csv")),
+        *(str(JOBS["tune"].record(CFG, key)) for key in among_results(CFG)),
     ]
 
 

@@ -17,11 +17,14 @@ from tap.jobs.kinds.headline import JOB as HEADLINE
 from tap.jobs.kinds.kept_patches import JOB as KEPT
 from tap.jobs.kinds.paper_page import JOB as PAGE
 from tap.jobs.kinds.table import tables_of
+from tap.jobs.kinds.tune import JOB as TUNE
+from tap.jobs.kinds.tune import among_results
 from tap.jobs.of_scales import ScaleJob
 from tap.plan.profiles import profiles_in_use
 from tap.plan.results import PROBES, tidy_path
 from tap.plan.runs import FURTHER, pictured_runs
 from tap.plan.shown_runs import tasks_shown
+from tap.plan.tuning import SEARCHES, search_path
 
 
 class Audit(ScaleJob):
@@ -51,12 +54,14 @@ class Audit(ScaleJob):
                 PAGE.record(cfg, None),
                 *(KEPT.record(cfg, task) for task in tasks_shown(cfg)),
             ],
+            "searches": [path for key in among_results(cfg) for path in TUNE.made(cfg, key)],
             "paper": of_package("paper/claims/*.yaml", "paper/reported/*.yaml", "paper/audit/page/*"),
         }
 
     def also_reads(self, cfg: ScaleConfig, key: None) -> Sequence[Path]:
-        """The profiles that claims on speed and memory are judged by."""
-        return profiles_in_use(cfg, list(cfg.tasks))
+        """The profiles that claims on speed and memory are judged by, and searches of methods' own settings."""
+        searches = [search_path(cfg.scale, task, search) for task in built(cfg) for search in SEARCHES]
+        return [*profiles_in_use(cfg, list(cfg.tasks)), *(path for path in searches if path.is_file())]
 
     def stages(self, cfg: ScaleConfig) -> Mapping[str, Sequence[None]]:
         """The page."""

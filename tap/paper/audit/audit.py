@@ -10,6 +10,7 @@ from tap.paper.audit.beside import TableBeside, tables_beside
 from tap.paper.audit.chain import Link, id_of, read_chain, upstream
 from tap.paper.audit.claim import Claim, Judgement, load_claims
 from tap.paper.audit.outcome import Outcome, Verdict
+from tap.paper.audit.searches import Searched
 from tap.paper.audit.words import Picture, kept_pages, pictures_of
 from tap.paper.consistency import findings
 from tap.paper.consistency.rule import EXACT, Finding
@@ -52,6 +53,7 @@ class Audit:
         consistent: how many recomputed numbers of the paper follow exactly.
         figures: figures of the paper, then pictures of runs.
         kept: title and address of the pages of what methods keep of single images.
+        searches: of methods' own settings, task by task.
         replayed: how it was shown that results of earlier code are those of today's, by the record's name.
         root_hash: one hash over all records of the scale, as `tap verify` prints it; empty if it is not asked for.
     """
@@ -65,6 +67,7 @@ class Audit:
     consistent: int
     figures: tuple[Picture, ...]
     kept: tuple[tuple[str, str], ...] = ()
+    searches: tuple[Searched, ...] = ()
     replayed: Mapping[str, str] = field(default_factory=dict)
     root_hash: str = ""
 
@@ -86,6 +89,7 @@ def make_audit(
     claims: Iterable[Claim] | None = None,
     replayed: Mapping[str, str] | None = None,
     root_hash: str = "",
+    searches: tuple[Searched, ...] = (),
 ) -> Audit:
     """Audits a scale.
 
@@ -96,6 +100,7 @@ def make_audit(
         claims: those of `tap/paper/claims` if not given.
         replayed: how replays have shown that results of earlier code are those of today's.
         root_hash: what to show as the hash over all records.
+        searches: of methods' own settings.
 
     Raises:
         UserError: results or claims cannot be read.
@@ -127,6 +132,7 @@ def make_audit(
         sum(item.outcome == EXACT for item in recomputed),
         pictures_of(results),
         kept_pages(results),
+        searches,
         replayed=replayed or {},
         root_hash=root_hash,
     )

@@ -11,7 +11,7 @@ from tap.paper.audit.audit import UNTRUSTED, Audit
 from tap.paper.audit.beside import Ours
 from tap.paper.audit.chain import Link
 from tap.paper.audit.outcome import Verdict
-from tap.paper.audit.report import HOW_TO_READ, MARKS
+from tap.paper.audit.report import HOW_TO_READ, MARKS, shown_score
 from tap.paper.consistency.report import show
 from tap.paper.html import data_uri, embedded, templates_in
 from tap.paper.names import title_of
@@ -54,6 +54,7 @@ def to_html(audit: Audit) -> str:
         outcome_index=lambda outcome, title: _outcome(outcome, title, numbers),
         figures=[(figure, _picture(figure.path)) for figure in audit.figures],
         show=show,
+        shown_score=shown_score,
         style=Markup((FOLDER / "style.css").read_text(encoding="utf-8")),
         script=Markup((FOLDER / "script.js").read_text(encoding="utf-8")),
         data=lambda: embedded({"numbers": numbers, "links": {key: _link(link) for key, link in audit.chain.items()}}),

@@ -10,6 +10,7 @@ from tap.paper.audit.audit import Audit
 from tap.paper.audit.beside import TableBeside
 from tap.paper.audit.claim import Judgement
 from tap.paper.audit.outcome import Verdict
+from tap.paper.audit.searches import Searched
 from tap.paper.consistency.report import show
 from tap.paper.tables.caption import SMOKE_NOTE
 from tap.paper.tables.table import Status
@@ -44,6 +45,7 @@ def to_json(audit: Audit) -> str:
         "claims": [_claim(judgement) for judgement in audit.judgements],
         "alterations": [asdict(item) for item in audit.alterations],
         "replayed": dict(audit.replayed),
+        "searches": [asdict(searched) for searched in audit.searches],
         "tables": {table.label: _counts(table) for table in audit.tables},
         "paper": {
             "consistent": audit.consistent,
@@ -89,12 +91,37 @@ def to_markdown(audit: Audit) -> str:
     lines += ["", "## Claims", ""]
     for judgement in audit.judgements:
         lines += _markdown_claim(judgement)
+    for searched in audit.searches:
+        lines += _markdown_search(searched)
     lines += ["## Where the paper disagrees with itself", ""]
     lines += [
         f"- {item.where}: printed {item.printed}, recomputed {show(item.recomputed)} ({item.outcome}; {item.formula})"
         for item in audit.paper
     ]
     return "\n".join(lines) + "\n"
+
+
+def _markdown_search(searched: Searched) -> list[str]:
+    lines = [f"## {searched.task}: what methods have of their own", ""]
+    if searched.methods:
+        lines += [
+            f"{searched.metric}, on {searched.images} calibration images; seeds {', '.join(map(str, searched.seeds))}.",
+            "",
+            "| method | candidates | best | in use |",
+            "|---|---|---|---|",
+        ]
+    for method in searched.methods:
+        tried = "; ".join(f"{text}: {shown_score(score)}" for text, score in method.candidates)
+        lines.append(
+            f"| {method.title} | {tried} | {method.candidates[method.best - 1][0]} | "
+            f"{'yes' if method.in_use else '**no**'} |"
+        )
+    return [*lines, *(["", searched.budget] if searched.budget else []), ""]
+
+
+def shown_score(score: float | None) -> str:
+    """The mean score of a candidate in words."""
+    return "diverged" if score is None else f"{score:.2f}"
 
 
 def _markdown_claim(judgement: Judgement) -> list[str]:

@@ -1,0 +1,63 @@
+"""The search of what methods have of their own (`tap tune`): which candidates, on which seeds, with which budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from tap.config.strict import Strict
+
+_Above = Annotated[float, Field(gt=0)]
+
+
+class TuneConfig(Strict):
+    """As many candidates for every method, each trained with the budget of all and judged on the calibration split.
+
+    Methods with a register try where it begins and how fast it learns, all others, no pruning too, a learning rate. Of
+    equal ones the first counts, so the values that a method has anyway stand first.
+    """
+
+    methods: tuple[str, ...] | None = Field(
+        None,
+        description="methods that take part, no pruning among them; null takes all but those that are trained on "
+        "several tasks together",
+    )
+    seeds: tuple[int, ...] | None = Field(
+        None, description="seeds of the task whose mean decides; null takes the first one"
+    )
+    lr_scales: tuple[_Above, ...] = Field(
+        (1.0, 0.3, 3.0, 10.0), description="factors on the learning rate that methods without a register try"
+    )
+    register_starts: tuple[Literal["normal", "class_token"], ...] = Field(
+        ("normal", "class_token"), description="values of controller.register_start that methods with a register try"
+    )
+    controller_lr_scales: tuple[_Above, ...] = Field(
+        (1.0, 30.0), description="values of optimizer.controller_lr_scale that they try with each of these"
+    )
+    length_scales: tuple[_Above, ...] = Field(
+        (1.0, 2.0, 4.0), description="factors on the length of the trainings that `tap tune --budget` compares, rising"
+    )
+    agreement: float = Field(
+        0.9, ge=-1, le=1, description="Kendall's tau with the next length from which the order of methods is the same"
+    )
+    among_results: bool = Field(
+        False, description="whether the search is one of the results that `snakemake` makes; else `snakemake tune` does"
+    )
+
+    @model_validator(mode="after")
+    def _as_many_for_all(self) -> TuneConfig:
+        for name in ("methods", "seeds", "lr_scales", "register_starts", "controller_lr_scales"):
+            values: Sequence[object] | None = getattr(self, name)
+            if values is not None and (not values or len(set(values)) < len(values)):
+                raise ValueError(f"{name} must name at least one value, and none twice, got {list(values)}")
+        pairs = len(self.register_starts) * len(self.controller_lr_scales)
+        if len(self.lr_scales) != pairs:
+            raise ValueError(
+                f"lr_scales has {len(self.lr_scales)} candidates, and register_starts with controller_lr_scales has "
+                f"{pairs}; give every method as many, so that none is searched more than another"
+            )
+        if len(self.length_scales) < 2 or list(self.length_scales) != sorted(set(self.length_scales)):
+            raise ValueError(f"length_scales must be two rising factors or more, got {list(self.length_scales)}")
+        return self
