@@ -164,5 +164,8 @@ TASKS: Final[Mapping[str, TaskFacts]] = {facts.name: facts for facts in (CLS, SE
 DENSE_TASKS: Final = tuple(name for name in TASKS if TASKS[name].dense)
 """Those whose removed positions have to be given back."""
 
+PLACE: Final = "place"
+"""Array of per-image values that says what each image is a view of, where several are views of one place."""
+
 METRICS: Final[Mapping[str, Metric]] = {metric.name: metric for name in TASKS for metric in TASKS[name].metrics}
 """All metrics by name."""

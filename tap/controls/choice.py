@@ -35,12 +35,12 @@ class Choice:
     """The worth of the groups of each image, and what says so.
 
     Attributes:
-        sample_id: `(n,)`.
+        identity: what images are told apart by `(n,)` each: `sample_id`, and `place` where several are views of one.
         losses: of every image with all patches, then without each group `(n, 1 + G)`, float64.
         says: of each ranking the mean over the patches of every group `(n, G)`, float64.
     """
 
-    sample_id: NDArray
+    identity: Mapping[str, NDArray]
     losses: NDArray
     says: Mapping[str, NDArray]
 
@@ -91,10 +91,12 @@ def judge_choice(
         drawn = (np.random.default_rng(derive_seed(spec.seed, "choice", int(number))) for number in numbers)
         says["random"] = np.stack([generator.random(side**2) for generator in drawn])
         says["gradient"] = _over_calls([-part for part in _gradients(task, model, spec, batch)], groups)
-        return {"ids": numbers, "losses": np.stack(losses, axis=1), **says}
+        return {**batch.identity, "losses": np.stack(losses, axis=1), **says}
 
     rows = passes.over("choice", task, spec, dataset, judged)
-    return Choice(rows["ids"], rows["losses"], {name: rows[name] for name in RANKINGS})
+    says = {name: rows[name] for name in RANKINGS}
+    identity = {name: rows[name] for name in rows if name not in ("losses", *RANKINGS)}
+    return Choice(identity, rows["losses"], says)
 
 
 def _over_calls(values: Sequence[NDArray], groups: Sequence[NDArray]) -> NDArray:

@@ -18,7 +18,7 @@ def published_weights(run: Run) -> Path:
     """The weights that a run has published.
 
     Raises:
-        UserError: the run is not trained, or the file is not the one that its record tells of.
+        UserError: the run is not trained, the file is not the one that its record tells of, or that is another run's.
     """
     path = run.folder / WEIGHTS
     if not path.is_file():
@@ -27,6 +27,12 @@ def published_weights(run: Run) -> Path:
         raise UserError(
             f"{path}: differs from what {run.folder / RECORD} says of it (cut off, edited, or its job was killed); "
             f"train run {run.id} again"
+        )
+    trained = json.loads((run.folder / RECORD).read_text()).get("run")
+    if trained != f"{run.scale}/{run.id}":
+        raise UserError(
+            f"{path}: is the checkpoint of {trained}, as its record says, not of {run.scale}/{run.id}; put each run's "
+            f"files into its own folder, or train run {run.id}"
         )
     return path
 

@@ -16,10 +16,11 @@ from tap.paper.difference import Difference, same
 from tap.paper.estimate import Estimate
 from tap.paper.measured import Value
 from tap.paper.scores import read_arrays
-from tap.paper.statistics import Array, contributions, mean, point, replicates, spearman
+from tap.paper.statistics import Array, contributions, mean, of_units, point, replicates, spearman
 from tap.plan.controls import ARRAYS, CONTROLLED, OF_IMAGES, VALUES, controlled_runs
 from tap.runs import Run
 from tap.seeds import derive_seed
+from tap.task_facts import PLACE
 
 _COLUMNS = {"run", "seed", "control", "schedule", "shares", "passes", "exact", "digest", "metric", "value"}
 
@@ -101,7 +102,8 @@ class ControlResults:
 
     def agreement(self, ranking: str) -> Value | None:
         """Spearman's correlation of a ranking of patch groups with what each is worth to the loss, averaged over images
-        and seeds, with its interval over images; None where no image has groups that differ.
+        and seeds, with its interval over images (over places where several are views of one); None where no image has
+        groups that differ.
 
         Args:
             ranking: `register`, `attention`, `random` or `gradient`.
@@ -110,7 +112,8 @@ class ControlResults:
         for run, arrays in self.arrays.items():
             if "choice_worth" in arrays:
                 values = spearman(arrays[f"choice_{ranking}"], arrays["choice_worth"])
-                found[run] = np.stack([np.nan_to_num(values), ~np.isnan(values)], axis=1).astype(np.float64)
+                pairs = np.stack([np.nan_to_num(values), ~np.isnan(values)], axis=1).astype(np.float64)
+                found[run] = of_units(pairs, arrays.get(f"choice_{PLACE}"))
         found = {run: pairs for run, pairs in found.items() if pairs[:, 1].any()}
         if not found:
             return None

@@ -29,7 +29,7 @@ from scipy.stats import rankdata
 
 from tap.errors import UserError
 from tap.seeds import derive_seed
-from tap.task_facts import METRICS
+from tap.task_facts import METRICS, PLACE
 from tap.tasks.detection.average_precision import matches_of, mean_ap
 
 Array = NDArray[np.float64]
@@ -44,8 +44,6 @@ RETAINED: Final[Mapping[str, str]] = {
     "small_object_coverage": "small_objects",
 }
 """Arrays of (kept, all) counts of single images by the metric in percent that they give (tab:spatial-statistics)."""
-PLACE: Final = "place"
-"""Array of what single images are views of."""
 _KEPT: ContextVar[dict[str, Array] | None] = ContextVar("kept replicates", default=None)
 _CELLS = 4_000_000  # of the matrices of counts and of sums made at once: 32 MB each
 
@@ -123,13 +121,22 @@ def contributions(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, St
         statistic of their sums; None if the metric is no function of a sum, or the arrays are not there.
     """
     found = _of_images(metric, arrays)
-    if found is None or PLACE not in arrays:
-        return found
-    values, statistic = found
-    places, number = np.unique(arrays[PLACE], return_inverse=True)
-    sums = np.zeros((len(places), *values.shape[1:]))
+    return found if found is None else (of_units(found[0], arrays.get(PLACE)), found[1])
+
+
+def of_units(values: Array, places: NDArray | None) -> Array:
+    """Sums over what a bootstrap draws as one.
+
+    Args:
+        values: contributions of single images `(n, ...)`.
+        places: what each is a view of `(n,)`; None where each stands for itself.
+    """
+    if places is None:
+        return values
+    known, number = np.unique(places, return_inverse=True)
+    sums = np.zeros((len(known), *values.shape[1:]))
     np.add.at(sums, number, values)
-    return sums, statistic
+    return sums
 
 
 def _of_images(metric: str, arrays: Mapping[str, NDArray]) -> tuple[Array, Statistic] | None:

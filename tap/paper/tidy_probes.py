@@ -21,13 +21,12 @@ from tap.errors import UserError
 from tap.paper import units
 from tap.paper.difference import Difference
 from tap.paper.scores import differing, read_arrays, scores_of
-from tap.paper.statistics import PLACE
 from tap.paper.tidy_form import read_frame, typed, write_frame
 from tap.plan.results import PROBES, tidy_path
 from tap.plan.runs import probe_folder, probes_of, task_of
 from tap.provenance.record import BY_HAND, Stamp
 from tap.runs import SCALES
-from tap.task_facts import TASKS
+from tap.task_facts import PLACE, TASKS
 
 VALUES, PER_SAMPLE, RECORD = "values.csv", "per_sample.npz", "probe.json"
 LAYERS, RECOVERY = "layers", "recovery"

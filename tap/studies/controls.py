@@ -174,7 +174,7 @@ def _arrays(register: RegisterOutputs, oracle: Oracle, choice: Choice, dense: bo
         "oracle_splits": oracle.splits,
         "oracle_losses": oracle.losses,
         "oracle_blocks": np.array([oracle.blocks_run, oracle.blocks_alone]),
-        "choice_sample_id": choice.sample_id,
+        **{f"choice_{name}": values for name, values in choice.identity.items()},
         "choice_worth": choice.worth,
         **{f"choice_{name}": values for name, values in choice.says.items()},
     }

@@ -33,8 +33,8 @@ from tap.plan.specs import job_spec, probe_parameters
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, Stamp, evidence_of_data, record_job
 from tap.studies.probe_encoder import Probe, ProbeEncoder
-from tap.task_facts import TASKS, Metric
-from tap.tasks.base import PLACE, SAMPLE_ID, Batch
+from tap.task_facts import PLACE, TASKS, Metric
+from tap.tasks.base import SAMPLE_ID, Batch
 from tap.tasks.drawn_images import drawn
 from tap.tasks.pipeline import PerImage, Pipeline
 from tap.tasks.recovery_endpoint import ENDPOINTS

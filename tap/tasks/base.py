@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader
 
 from tap.config.schema import JobSpec
 from tap.seeds import derive_seed
-from tap.task_facts import TaskFacts
+from tap.task_facts import PLACE, TaskFacts
 
 SplitName = Literal["train", "calibration", "validation"]
 
@@ -38,7 +38,7 @@ class Item(NamedTuple):
     seed: int
 
 
-SAMPLE_ID, PLACE = "sample_id", "place"
+SAMPLE_ID = "sample_id"
 
 
 class Sample(NamedTuple):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import Rules, forward
 from tiny_models import tiny_encoder, tiny_images
 
 from tap.controls.encoder import ControlledEncoder
@@ -70,6 +71,33 @@ def test_every_control_is_a_plain_pass_with_its_settings(order):
             for mine, theirs in zip(found.grids, wanted.grids, strict=True):
                 torch.testing.assert_close(mine, theirs, rtol=0, atol=0, msg=control.name)
             assert torch.equal(found.trace.removals, wanted.trace.removals)
+
+
+def test_matching_rules_and_recovery_scales_are_those_of_loops_in_float64():
+    """Every rule and every scale against the reference; the random rule takes the stand-ins that were drawn."""
+    encoder = tap(reads=(3, 5), seed=5)
+    controls = [*recovery_controls(), *(one for one in matching_controls() if one.scale == "learned")]
+    image, controlled = tiny_images(encoder, 1), ControlledEncoder(encoder, controls)
+    with torch.inference_mode():
+        for control in controls:
+            controlled.rewind(control)
+            found = controlled(image, IDS[:1])
+            rule = control.matching if control.matching != "random" else drawn_stand_ins(found.recovery)
+            scale = control.scale if isinstance(control.scale, float) else None
+            rules = Rules(0.5, LAYERS, (3, 5), scale, rule, zero_fill=control.scale == "off")
+            wanted = forward(encoder.vit, encoder.reducer.controller, "cls", image[0], rules)
+            assert wanted.margin > 1e-5, "a decision is too close to compare; choose another seed"
+            for mine, theirs in zip(found.grids, wanted.grids, strict=True):
+                torch.testing.assert_close(mine[0], theirs, rtol=1e-5, atol=1e-5, msg=control.name)
+
+
+def drawn_stand_ins(buffer):
+    """From pruning block and removed patch of the one image to the stand-in that was drawn for it."""
+    known = {}
+    for record in buffer.records:
+        where = (buffer.removed_at[0] == record.layer).nonzero().flatten().tolist()
+        known |= {(record.layer, patch): pointer for patch, pointer in zip(where, record.pointer.tolist(), strict=True)}
+    return lambda layer, patch, kept: known[layer, patch]
 
 
 def test_mean_scales_replace_those_of_the_register_layer_by_layer():

@@ -18,6 +18,18 @@ def test_missing_data_and_weights_are_named_in_a_dry_run(project):
     )  # data that the workflow fetches
 
 
+@pytest.mark.slow
+def test_a_target_that_no_job_makes_ends_in_its_message_alone(project):
+    result = project.snakemake("results/smoke/figures/fig_qual.jpg", "--dry-run")
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(
+        "Error: results/smoke/figures/fig_qual.jpg: no job makes it; there are results/smoke/figures/"
+    )
+    assert "Traceback" not in result.stderr + result.stdout
+    assert "Exception" not in result.stderr + result.stdout
+
+
 def test_a_start_in_a_subfolder_ends_in_its_message_alone(project):
     result = subprocess.run(
         ["snakemake", "--dry-run"], cwd=project.folder / "workflow", env=project.environment, capture_output=True,

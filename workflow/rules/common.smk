@@ -321,16 +321,27 @@ def all_results():
     ]
 
 
-# All files of tables and figures where a reader looks.
-KNOWN_FILES = JOBS["publish"].made(CFG, (*ALL_TABLES, *GROUPS, "paper", "paper_pdf"))
+# All files of tables and figures, where a reader looks and where they are made.
+SHOWN_FILES = JOBS["publish"].made(CFG, (*ALL_TABLES, *GROUPS, "paper", "paper_pdf"))
+MADE_FILES = [
+    *JOBS["table"].made(CFG, ALL_TABLES),
+    *JOBS["figure"].made(CFG, tuple(GROUPS)),
+    *(
+        file
+        for job in ("paper_page", "paper_pdf")
+        for file in JOBS[job].made(CFG, None)
+    ),
+]
 
 
 def refuse_unknown(wildcards):
     """Ends with the files of that name, or the nearest table or figure and all that there are."""
+    target = Path(wildcards.unknown)
     try:
-        refuse_file(Path(wildcards.unknown), KNOWN_FILES)
+        refuse_file(target, MADE_FILES if target.parts[0] == "results" else SHOWN_FILES)
     except UserError as error:
-        raise WorkflowError(str(error))
+        # Its message alone: Snakemake would put a WorkflowError into a frame of its own.
+        sys.exit(f"Error: {error}")
 
 
 def refuse_unknown_rule(wildcards):
@@ -341,6 +352,6 @@ def refuse_unknown_rule(wildcards):
         if near
         else "`snakemake --list` shows the rules"
     )
-    raise WorkflowError(
-        f"{wildcards.unknown}: there is no rule and no file of this name; {hint}"
+    sys.exit(
+        f"Error: {wildcards.unknown}: there is no rule and no file of this name; {hint}"
     )

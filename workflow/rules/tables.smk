@@ -182,7 +182,7 @@ rule unknown:
     output:
         touch("{unknown}"),
     wildcard_constraints:
-        unknown=rf"(?!({'|'.join(re.escape(str(file)) for file in KNOWN_FILES)})$)paper_(tables|figures)/[^/]+",
+        unknown=rf"(?!({'|'.join(re.escape(str(file)) for file in (*SHOWN_FILES, *MADE_FILES))})$)(paper_|results/{SCALE}/)(tables|figures)/[^/]+",
 
 
 # The same for what looks like the name of a rule.

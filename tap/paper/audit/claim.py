@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tap.errors import UserError
 from tap.paper.audit.comparable import not_comparable
-from tap.paper.audit.decision import Decision, corrected_verdicts, holm
+from tap.paper.audit.decision import Decision, corrected
 from tap.paper.audit.outcome import Outcome, Verdict, combine, not_measured
 from tap.paper.audit.predicates import OF_LEARNING, OF_PROBES, PREDICATES
 from tap.paper.audit.words import stand_ins
@@ -156,7 +156,7 @@ class Claim(BaseModel):
         data = _stand_ins(evidence, self.tasks)
         if evidence.scale == "smoke":
             return Judgement(self, evidence.scale, Verdict.NOT_MEASURED, outcomes, data)
-        outcomes = corrected(outcomes)
+        outcomes = corrected_outcomes(outcomes)
         return Judgement(self, evidence.scale, self.verdict_of(outcomes, evidence.scale), outcomes, data)
 
     def verdict_of(self, outcomes: Sequence[Outcome], scale: str) -> Verdict:
@@ -165,16 +165,15 @@ class Claim(BaseModel):
         return combine([outcome.verdict for _, outcome in pairs], [part.needed for part, _ in pairs])
 
 
-def corrected(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
+def corrected_outcomes(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
     """The outcomes of a claim's parts after Holm's correction, with their adjusted p-values."""
-    parts = [Decision(item.verdict, item.p if item.verdict in _TESTED else None) for item in outcomes]
-    adjusted, count = holm([part.p for part in parts]), sum(part.p is not None for part in parts)
-    found = []
-    for outcome, part, verdict, p in zip(outcomes, parts, corrected_verdicts(parts), adjusted, strict=True):
-        if verdict != outcome.verdict:
-            reason = f"Of {count} parts looked at, its p-value is {p:.2g} by Holm's correction."
-            outcome = replace(outcome, verdict=verdict, sentence=f"{outcome.sentence} {reason}", reason=reason)
-        found.append(outcome if part.p is None else replace(outcome, p=p))
+    parts = corrected([Decision(item.verdict, item.p if item.verdict in _TESTED else None) for item in outcomes])
+    count, found = sum(part.p is not None for part in parts), []
+    for outcome, part in zip(outcomes, parts, strict=True):
+        if part.verdict != outcome.verdict:
+            reason = f"Of {count} parts looked at, its p-value is {part.p:.2g} by Holm's correction."
+            outcome = replace(outcome, verdict=part.verdict, sentence=f"{outcome.sentence} {reason}", reason=reason)
+        found.append(outcome if part.p is None else replace(outcome, p=part.p))
     return tuple(found)
 
 

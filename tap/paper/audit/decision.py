@@ -155,11 +155,11 @@ def holm(p_values: Sequence[float | None]) -> list[float]:
     return adjusted
 
 
-def corrected_verdicts(parts: Sequence[Decision]) -> list[Verdict]:
-    """Verdicts of the parts of a claim after Holm's correction: looking often enough finds something somewhere."""
+def corrected(parts: Sequence[Decision]) -> list[Decision]:
+    """The parts of a claim after Holm's correction, with adjusted p-values: looking often enough finds something."""
     adjusted = holm([part.p for part in parts])
     return [
-        Verdict.INCONCLUSIVE if part.p is not None and p > ALPHA else part.verdict
+        part if part.p is None else replace(part, p=p, verdict=Verdict.INCONCLUSIVE if p > ALPHA else part.verdict)
         for part, p in zip(parts, adjusted, strict=True)
     ]
 

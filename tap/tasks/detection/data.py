@@ -14,7 +14,7 @@ from tap.errors import UserError
 from tap.tasks.base import Batch, Item, Sample, Splits, batch_places, batch_seed, seeded_rng, split_item
 from tap.tasks.detection.annotations import Content, read_annotations, without_objects
 from tap.tasks.detection.data_transforms import TRANSFORMS, CocoDataset, LoadListedImage, PackImage, coco_of
-from tap.tasks.microscopy.places import place_of
+from tap.tasks.microscopy.places import places_of
 from tap.tasks.openmmlab import named_in
 from tap.tasks.subsets import balanced
 
@@ -213,7 +213,7 @@ def _split(spec: JobSpec, content: Content, split: str, numbers: np.ndarray, tra
         content,
         numbers.tolist(),
         train,
-        place_of if spec.data.name == "microscopy" else None,
+        places_of(spec.data),
         data_root=spec.data.root,
         data_prefix={"img": _FILES[spec.data.name][split][1]},
         metainfo={"classes": tuple(category["name"] for category in content["categories"])},

@@ -8,15 +8,23 @@ cell that holds its centre. Tiles of neighbouring cells may still share a rim.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
+from tap.config.schema import DataConfig
 from tap.errors import UserError
+from tap.task_facts import MICROSCOPY
 from tap.tasks.microscopy.frames import RECORDINGS
 from tap.tasks.microscopy.tiles import TILE
 
 _NAME: Final = re.compile(r"(?P<recording>[a-z]+)_t\d+_z\d+_y(?P<top>\d+)_x(?P<left>\d+)")
 _RECORDINGS: Final = [recording.name for recording in RECORDINGS]
 _ROOM: Final = 1000
+
+
+def places_of(data: DataConfig) -> Callable[[str], int] | None:
+    """`place_of` for the images of microscopy; None for a data set whose images stand for themselves."""
+    return place_of if data.name == MICROSCOPY.name else None
 
 
 def place_of(name: str) -> int:

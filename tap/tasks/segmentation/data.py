@@ -15,7 +15,7 @@ from tap.config.schema import DataConfig, JobSpec
 from tap.errors import UserError
 from tap.tasks.base import Batch, Item, Sample, Splits, batch_places, batch_seed, seeded_rng, split_item
 from tap.tasks.microscopy.frames import CLASSES
-from tap.tasks.microscopy.places import place_of
+from tap.tasks.microscopy.places import places_of
 from tap.tasks.openmmlab import DATASETS, TRANSFORMS, BaseSegDataset, named_in
 from tap.tasks.segmentation import data_transforms  # noqa: F401  registers ours
 from tap.tasks.subsets import balanced
@@ -214,7 +214,7 @@ def _split(spec: JobSpec, folder: str, names: np.ndarray, indices: np.ndarray, t
         "type": "TapSegmentation",
         "names": names.tolist(),
         "train": train,
-        "place_of": place_of if spec.data.name == "microscopy" else None,
+        "place_of": places_of(spec.data),
         "data_root": spec.data.root,
         "data_prefix": {"img_path": f"images/{folder}", "seg_map_path": f"annotations/{folder}"},
         "img_suffix": _IMAGE_SUFFIX[spec.data.name],

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tap.paper.audit.decision import MINIMUM_EFFECT, above, corrected_verdicts
+from tap.paper.audit.decision import MINIMUM_EFFECT, above, corrected
 from tap.paper.audit.outcome import Verdict
 from tap.paper.estimate import Estimate, Precision
 from tap.paper.measured import Value
@@ -51,7 +51,7 @@ def test_nor_of_a_claim_with_many_parts(parts: int) -> None:
     wrong = 0
     for _ in range(TRIALS):
         decisions = [above(measured(generator, 0.0, 3, 20, 1.0, 5.0)) for _ in range(parts)]
-        wrong += any(verdict in DECIDED for verdict in corrected_verdicts(decisions))
+        wrong += any(part.verdict in DECIDED for part in corrected(decisions))
     assert wrong <= 0.05 * TRIALS
 
 
