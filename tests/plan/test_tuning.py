@@ -96,6 +96,10 @@ def test_advice_is_what_makes_the_settings_have_what_was_best():
     assert chosen["tap"] == TAP_BEST
     assert math.isclose(chosen["random"]["optimizer"]["lr"], 9e-5)
     assert advice(with_chosen("cls", chosen), "cls", found) == ""
+    joint = {"tap_f": {"controller": {"register_std": 0.5}}}
+    text = advice(with_chosen("cls", joint), "cls", found)
+    kept = yaml.safe_load(text[text.index("chosen:\n") : text.index("below cls")])["chosen"]
+    assert kept == chosen | joint  # what no search of one task judges stays
     without_tap = with_chosen("cls", {"random": chosen["random"]})
     assert "best for tap;" in advice(without_tap, "cls", found)
 
