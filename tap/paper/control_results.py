@@ -26,6 +26,21 @@ _COLUMNS = {"run", "seed", "control", "schedule", "shares", "passes", "exact", "
 
 
 @dataclass(frozen=True)
+class Search:
+    """What the oracle of a checkpoint has tried.
+
+    Attributes:
+        splits: how many.
+        images: calibration images, each of them with every split.
+        saving: share of the blocks that sharing has saved.
+    """
+
+    splits: int
+    images: int
+    saving: float
+
+
+@dataclass(frozen=True)
 class ControlResults:
     """The controls of the checkpoints of one task and method.
 
@@ -122,6 +137,15 @@ class ControlResults:
         drawn = np.stack([replicates(pairs, mean, seed=seed) for pairs in found.values()])
         units = len(next(iter(found.values())))
         return Value.of(means, found, Estimate(np.array([*means.values()]), drawn, units, next(iter(found))))
+
+    @property
+    def search(self) -> Search | None:
+        """The oracle's search for the first seed's checkpoint; None where it was not kept."""
+        arrays = next(iter(self.arrays.values()))
+        if "oracle_losses" not in arrays:
+            return None
+        (images, splits), (run, alone) = arrays["oracle_losses"].shape, arrays["oracle_blocks"]
+        return Search(splits, images, 1.0 - run / alone)
 
     @property
     def identity(self) -> str:

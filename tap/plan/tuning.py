@@ -202,13 +202,12 @@ def advice(cfg: ScaleConfig, task: str, found: Mapping[str, Any]) -> str:
         return ""
     seed = searched_seeds(cfg, task)[0]
     without = {name: _spec(cfg, task, name, ChosenConfig(), seed) for name in best}
-    lines = yaml_lines(
-        {n: v for n, v in best.items() if not _alike(without[n], _spec(cfg, task, n, v, seed))},
-    )
+    wanted = {n: v for n, v in task_of(cfg, task).chosen.items() if n not in best}  # of methods that no search judges
+    wanted |= {n: v for n, v in best.items() if not _alike(without[n], _spec(cfg, task, n, v, seed))}
     return "\n    ".join(
         [
             f"tasks.{task}.chosen: the search found other values best for {', '.join(other)}; to have them, write",
-            *lines,
+            *yaml_lines(wanted),
             f"below {task} in workflow/scales/{cfg.scale}.yaml",
         ]
     )

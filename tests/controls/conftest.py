@@ -1,6 +1,6 @@
-"""Makes `tiny_models` of the encoder tests importable here."""
+"""Makes `tiny_models` and `reference` of the encoder tests, and `grid_tasks`, importable here."""
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "encoder"))
+sys.path[:0] = [str(Path(__file__).parents[1] / "encoder"), str(Path(__file__).parent)]

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from grid_tasks import IDS, CubicGrid
 from tiny_models import tiny_encoder, tiny_images
 
 from tap.controls.choice import judge_choice
@@ -21,22 +22,9 @@ from tap.controls.listening import listening
 from tap.reducers import tap as method
 from tap.tasks.base import Batch
 
-LAYERS, GRID, IDS = (2, 3), (4, 5), torch.tensor([3, 8])
+LAYERS, GRID = (2, 3), (4, 5)
 STEP = 2e-2
 """Scores are float32: a smaller push would be lost in their digits."""
-
-
-class Cubic:
-    """A task whose loss of an image is a fixed function of the grid that the encoder gives."""
-
-    def loader(self, dataset, spec):
-        return [Batch(dataset, None, IDS)]
-
-    def losses_of_images(self, model, spec, batch):
-        return model.encoder(batch.images, batch.sample_ids).grids[0].double().pow(3).mean(dim=(1, 2))
-
-    def image_losses(self, model, spec, batch):
-        return self.losses_of_images(model, spec, batch).detach().numpy()
 
 
 def soft_keep(scores, target, tau, valid=None):
@@ -56,7 +44,7 @@ def soft_keep(scores, target, tau, valid=None):
 @pytest.mark.parametrize("selection", ["register", "attention"])
 def test_it_is_the_slope_of_the_loss_under_the_soft_mask(selection, monkeypatch):
     encoder = tiny_encoder("tap", 0.4, LAYERS, (4,), grid=GRID, settings={"selection": selection}).double()
-    images, model, task = tiny_images(encoder, 2), torch.nn.Module(), Cubic()
+    images, model, task = tiny_images(encoder, 2), torch.nn.Module(), CubicGrid()
     model.encoder = encoder
     found = judge_choice(task, model, SimpleNamespace(seed=0), images, torch.device("cpu"), 2).says["gradient"]
 

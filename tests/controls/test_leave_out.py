@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from grid_tasks import IDS, CubicGrid
 from tiny_models import tiny_encoder, tiny_images
 
 from tap.controls.choice import judge_choice
@@ -15,7 +16,7 @@ from tap.encoder.blocks import run_block
 from tap.errors import UserError
 from tap.tasks.base import Batch
 
-LAYERS, GRID, IDS = (2, 3), (4, 5), torch.tensor([3, 8])
+LAYERS, GRID = (2, 3), (4, 5)
 
 
 def test_fields_cover_the_grid_and_are_as_equal_as_they_can_be():
@@ -50,19 +51,6 @@ def test_without_a_group_the_pass_is_one_on_the_other_patches():
     assert set(found.index[0].tolist()) == set(np.flatnonzero(keep.numpy()))
 
 
-class Weighted:
-    """A task whose loss is a fixed function of the grid that the encoder gives."""
-
-    def loader(self, dataset, spec):
-        return [Batch(dataset, None, IDS)]
-
-    def losses_of_images(self, model, spec, batch):
-        return model.encoder(batch.images, batch.sample_ids).grids[0].double().pow(3).mean(dim=(1, 2))
-
-    def image_losses(self, model, spec, batch):
-        return self.losses_of_images(model, spec, batch).detach().numpy()
-
-
 def test_the_choice_is_judged_by_the_losses_and_leaves_the_model_as_it_was():
     encoder = tiny_encoder("tap", 0.5, LAYERS, (4,), grid=GRID)
     images = tiny_images(encoder, 2)
@@ -71,7 +59,7 @@ def test_the_choice_is_judged_by_the_losses_and_leaves_the_model_as_it_was():
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with torch.inference_mode():
         wanted = encoder(images, IDS).grids[0]
-    found = judge_choice(Weighted(), model, SimpleNamespace(seed=0), images, torch.device("cpu"), 2)
+    found = judge_choice(CubicGrid(), model, SimpleNamespace(seed=0), images, torch.device("cpu"), 2)
     assert model.encoder is encoder
     assert not encoder.reducer.training
     assert encoder.reducer.settings.gumbel
@@ -85,9 +73,9 @@ def test_the_choice_is_judged_by_the_losses_and_leaves_the_model_as_it_was():
     left_out.new_batch()
     model.encoder = left_out
     with torch.inference_mode():
-        full = Weighted().image_losses(model, None, Batch(images, None, IDS))
+        full = CubicGrid().image_losses(model, None, Batch(images, None, IDS))
         left_out.rewind(1)
-        without = Weighted().image_losses(model, None, Batch(images, None, IDS))
+        without = CubicGrid().image_losses(model, None, Batch(images, None, IDS))
     np.testing.assert_allclose(found.worth[:, 1], without - full)
     assert np.abs(found.says["gradient"]).max() > 0
 

@@ -96,6 +96,10 @@ def test_advice_is_what_makes_the_settings_have_what_was_best():
     assert chosen["tap"] == TAP_BEST
     assert math.isclose(chosen["random"]["optimizer"]["lr"], 9e-5)
     assert advice(with_chosen("cls", chosen), "cls", found) == ""
+    joint = {"tap_f": {"controller": {"register_std": 0.5}}}
+    text = advice(with_chosen("cls", joint), "cls", found)
+    kept = yaml.safe_load(text[text.index("chosen:\n") : text.index("below cls")])["chosen"]
+    assert kept == chosen | joint  # what no search of one task judges stays
     without_tap = with_chosen("cls", {"random": chosen["random"]})
     assert "best for tap;" in advice(without_tap, "cls", found)
 
@@ -107,6 +111,11 @@ def test_values_go_through_yaml_as_they_are():
     assert yaml.safe_load("\n".join(yaml_lines({}))) == {"chosen": {}}
 
 
+def test_a_method_that_the_task_does_not_list_is_not_searched():
+    values = {"tasks.cls.tune.methods": ["dense", "random", "tap"], "tasks.cls.methods": ["dense", "tome", "tap"]}
+    assert searched_methods(load_scale("desk", values), "cls") == ("dense", "tap")
+
+
 def test_methods_that_are_trained_for_several_tasks_have_no_search_of_one():
     assert FROZEN
     assert not set(FROZEN) & set(searched_methods(DESK, "cls"))
@@ -116,7 +125,7 @@ def test_methods_that_are_trained_for_several_tasks_have_no_search_of_one():
     ("values", "message"),
     [
         ({"tune.methods": ["dense", "tap_f"]}, "'tap_f' is trained on several tasks together"),
-        ({"tune.methods": ["dense", "svit"]}, "'svit' is not one of the task's methods"),
+        ({"tune.methods": ["dense", "svit"]}, "tasks.cls.tune.methods: 'svit' is not a method of this task"),
         ({"tune.methods": ["tap"]}, r"tune.methods must include 'dense' \(no pruning\)"),
         ({"tune.seeds": [7]}, "tune.seeds: 7 is not one of the task's seeds"),
         ({"tune.lr_scales": [1, 3]}, "lr_scales has 2 candidates, and register_starts with controller_lr_scales has 4"),

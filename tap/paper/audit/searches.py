@@ -50,11 +50,6 @@ class Searched:
     methods: tuple[SearchedMethod, ...]
     budget: str
 
-    @property
-    def other(self) -> tuple[str, ...]:
-        """Titles of methods to which the settings give other values than the best ones."""
-        return tuple(method.title for method in self.methods if not method.in_use)
-
 
 def searches_of(cfg: ScaleConfig, root: Path, left_out: Collection[Path] = ()) -> tuple[Searched, ...]:
     """The searches of a scale's tasks.

@@ -9,6 +9,7 @@ from tap.paper.deep.outcome import Outcome
 from tap.paper.deep.reevaluation import Sample, reevaluate
 from tap.paper.deep.rows import check_rows
 from tap.paper.deep.scores import check_probes, check_runs
+from tap.paper.deep.searches import check_searches
 from tap.paper.deep.settings import check_settings
 from tap.paper.deep.tables import check_copies, check_tables_and_figures
 from tap.paper.deep.verdicts import check_verdicts
@@ -44,6 +45,7 @@ def verify_deeply(
     parts: dict[str, Callable[[Ledger], Outcome]] = {
         "scores from single images": check_runs,
         "probes from single images": check_probes,
+        "searches from scores of candidates": lambda ledger: check_searches(cfg, ledger, stale),
         "rows from scores": lambda ledger: check_rows(scale, ledger, stale),
         "settings of tables from those of runs": lambda ledger: check_settings(cfg, ledger, stale),
         "tables and figures, with every interval": lambda ledger: check_tables_and_figures(scale, ledger, stale),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 import pandas as pd
@@ -43,9 +42,7 @@ def data(evidence: Evidence) -> pd.DataFrame:
 def _lines(evidence: Evidence) -> Iterator[dict[str, Any]]:
     for column, (task, metric) in COLUMNS.items():
         for method in SHOWN:
-            value, known = evidence.value(task, method, metric), evidence.measured(task).estimate(method, metric)
-            if value is not None and known is not None:
-                value = replace(value, interval=known.interval)
+            value = evidence.estimated(task, method, metric)
             yield from entry(value, task=task, series=method, metric=column)
             if method != TAP:
                 change = evidence.difference(task, TAP, method, metric)

@@ -6,7 +6,8 @@ from tap.paper.evidence import Evidence
 from tap.paper.tables.control_rows import LAYERS, controlled, identity, row_of
 from tap.paper.tables.table import Cells, Content, Head, Table, known
 from tap.paper.tables.task_columns import task_columns
-from tap.task_facts import DENSE_TASKS
+from tap.paper.units import points_of
+from tap.task_facts import DENSE_TASKS, TASKS
 
 READS = "controls"
 _CONTROLS = {
@@ -34,11 +35,26 @@ def cells(evidence: Evidence) -> Cells:
 
 
 def note(evidence: Evidence) -> str:
-    """Whose means these are, and the identity."""
-    return (
+    """Whose means these are and what that changes, what the oracle has tried, and the identity."""
+    changes, searches = [], []
+    for task, behind, results, metric in controlled(evidence, DENSE_TASKS):
+        who = f"{task} TAP-{'J' if behind else 'F'}"
+        change = results.difference(_CONTROLS["task_mean_validation"], _CONTROLS["task_mean"], metric)
+        if change is not None:
+            bounds = change.interval
+            between = "" if bounds is None else f", 95 % interval {bounds.low:+.2f} to {bounds.high:+.2f}"
+            changes.append(f"{change.mean:+.2f} {points_of(TASKS[task].score)} ({who}{between})")
+        if (search := results.search) is not None:
+            tried = f"{search.splits} splits on {search.images} calibration images"
+            searches.append(f"{tried}, {100 * search.saving:.0f} % of the blocks saved by sharing ({who})")
+    said = [
         "Task means are those of the calibration split; the row called so has the validation images', as the paper "
-        f"takes them. Splits are those that were realised in whole patches. {identity(evidence, DENSE_TASKS)}"
-    )
+        f"takes them{', which changes the score by ' + ', '.join(changes) if changes else ''}.",
+        f"The oracle tried {'; '.join(searches)}." if searches else "",
+        "Splits are those that were realised in whole patches.",
+        identity(evidence, DENSE_TASKS),
+    ]
+    return " ".join(filter(None, said))
 
 
 TABLE = Table(

@@ -26,7 +26,7 @@ COLUMNS: Final = {
 def cells(evidence: Evidence) -> Cells:
     """Percent over the whole validation split, means over seeds."""
     found: dict[tuple[str, str], Content | None] = {
-        (method, column): evidence.value(task, method, metric)
+        (method, column): evidence.estimated(task, method, metric)
         for method in METHODS
         for column, (task, metric) in COLUMNS.items()
     }
@@ -41,7 +41,7 @@ def note(evidence: Evidence) -> str:
         "Boundary: patches with more than one labelled class. Class: classes that are the majority label of a kept "
         "patch, of those that are one of any patch, averaged over images. Box interior: patch centres in the union of "
         f"the boxes. Small object: objects below {small}^2 pixels with a kept patch centre in their box, of those with "
-        "any; crowd regions are none. Intervals of the differences are in the figure's CSV file."
+        "any; crowd regions are none. The CSV file has 95 % intervals over images, the figure's those of differences."
     )
 
 
