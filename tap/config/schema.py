@@ -597,9 +597,7 @@ def _check_chosen(task: TaskConfig) -> None:
 
 def _check_tune(task: TaskConfig) -> None:
     for method in task.tune.methods or ():
-        if method not in task.methods:
-            raise ValueError(f"tune.methods: '{method}' is not one of the task's methods: {', '.join(task.methods)}")
-        if METHODS[method].method.frozen:
+        if method in METHODS and METHODS[method].method.frozen:
             raise ValueError(
                 f"tune.methods: '{method}' is trained on several tasks together, which no search of one task judges; "
                 "leave it out"
@@ -735,10 +733,12 @@ class ScaleConfig(Strict):
                     f"tasks.{name}: controller.layers names block {min(in_windows)}, which attends within windows; "
                     "prune at blocks of model.global_blocks"
                 )
-            unknown = [method for method in task.methods if method not in methods_of(name)]
-            if unknown:
-                known = ", ".join(methods_of(name))
-                raise ValueError(f"tasks.{name}.methods: '{unknown[0]}' is not a method of this task; known: {known}")
+            for where, methods in (("methods", task.methods), ("tune.methods", task.tune.methods or ())):
+                if unknown := [method for method in methods if method not in methods_of(name)]:
+                    known = ", ".join(methods_of(name))
+                    raise ValueError(
+                        f"tasks.{name}.{where}: '{unknown[0]}' is not a method of this task; known: {known}"
+                    )
         _check_joint(self.joint, self.tasks)
         return self
 

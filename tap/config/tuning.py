@@ -21,8 +21,8 @@ class TuneConfig(Strict):
 
     methods: tuple[str, ...] | None = Field(
         None,
-        description="methods that take part, no pruning among them; null takes all but those that are trained on "
-        "several tasks together",
+        description="methods that take part where the task lists them, no pruning among them; null takes all but those "
+        "that are trained on several tasks together",
     )
     seeds: tuple[int, ...] | None = Field(
         None, description="seeds of the task whose mean decides; null takes the first one"

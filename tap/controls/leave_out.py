@@ -153,6 +153,6 @@ class LeaveOutEncoder(nn.Module):
         rows, survivors = remove(
             self.first, tokens, stays.expand(batch, -1), counts, state, call.keys, scale, call.register
         )
-        kept = (part.index_select(0, rows) for part in (call.hidden, call.keys))
-        survivors = attend_survivors(block, survivors, *kept)
+        kept = [part.index_select(0, rows) for part in (call.hidden, call.keys)]
+        survivors = attend_survivors(block, survivors, kept)
         return run_mlp(block, survivors)

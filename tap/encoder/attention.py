@@ -189,11 +189,12 @@ def _by_rows(query: Tensor, key: Tensor, value: Tensor, dropout: float, scale: f
     key = key.transpose(-2, -1)
     query = query * (query.shape[-1] ** -0.5) if scale is None else query if scale == 1.0 else query * scale
     step = max(1, _LOGITS // (query[:, :, 0, 0].numel() * key.shape[-1]))
-    parts = []
-    for part in query.split(step, dim=2):
-        weights = (part @ key).softmax(dim=-1).to(value.dtype)  # autocast may have made it float32
-        parts.append((F.dropout(weights, dropout) if dropout else weights) @ value)
-    return torch.cat(parts, dim=2)
+    return torch.cat([_some_rows(part, key, value, dropout) for part in query.split(step, dim=2)], dim=2)
+
+
+def _some_rows(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> Tensor:
+    weights = (query @ key).softmax(dim=-1).to(value.dtype)  # autocast may have made it float32
+    return (F.dropout(weights, dropout) if dropout else weights) @ value
 
 
 def _variable_length(query: Tensor, key: Tensor, value: Tensor, groups: Groups, scale: float | None) -> Tensor:

@@ -71,9 +71,7 @@ def _run_block(block: Any, tokens: Tokens, as_timm: bool) -> Tokens:
         return _run_window_block(block, tokens, windows)
     if (as_timm or _hooked(block, block.attn)) and tokens.layout.uniform and type(block.attn) is Attention:
         return tokens.with_states(block(tokens.rectangle))
-    hidden = block.norm1(tokens.x)
-    tokens = add_attention(block, tokens, hidden, *project_all(block.attn, hidden))
-    del hidden  # the MLP is where memory peaks
+    tokens = _add_attention(block, tokens, _projected(block, tokens.x))
     return _run_mlp(block, tokens)
 
 
@@ -115,29 +113,29 @@ def project_all(attn: Any, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return attn.q_norm(query), attn.k_norm(key), value
 
 
-def attend_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> Tokens:
+def attend_survivors(block: Any, tokens: Tokens, parts: list[Tensor]) -> Tokens:
     """The attention sublayer of a block whose keys were computed for all candidates: the rest only for what stays.
-
-    The MLP is where memory peaks, so that the caller lets go of all that it had computed before `run_mlp`.
 
     Args:
         block: the transformer block.
         tokens: the surviving states.
-        hidden: their normalised states `(T, d)`.
-        key: their keys `(T, H, d_h)`.
+        parts: their normalised states `(T, d)` and keys `(T, H, d_h)`. The list is emptied, so that nobody holds what
+            is used up when memory peaks; the caller lets go of those of the candidates before.
     """
     if not recomputes(block):
-        return _attend_survivors(block, tokens, hidden, key)
+        return _attend_survivors(block, tokens, parts)
 
-    def states(x: Tensor, hidden: Tensor, key: Tensor) -> Tensor:
-        return _attend_survivors(block, tokens.with_states(x), hidden, key).x
+    def states(x: Tensor, *parts: Tensor) -> Tensor:
+        return _attend_survivors(block, tokens.with_states(x), list(parts)).x
 
-    return tokens.with_states(checkpoint(states, tokens.x, hidden, key, use_reentrant=False))
+    return tokens.with_states(checkpoint(states, tokens.x, *parts, use_reentrant=False))
 
 
-def _attend_survivors(block: Any, tokens: Tokens, hidden: Tensor, key: Tensor) -> Tokens:
-    query, value = project(block.attn, hidden, "q"), project(block.attn, hidden, "v")
-    return add_attention(block, tokens, hidden, query, key, value)
+def _attend_survivors(block: Any, tokens: Tokens, parts: list[Tensor]) -> Tokens:
+    hidden = parts[0]
+    parts[1:] = [project(block.attn, hidden, "q"), parts[1], project(block.attn, hidden, "v")]
+    del hidden
+    return _add_attention(block, tokens, parts)
 
 
 def add_attention(
@@ -158,13 +156,24 @@ def add_attention(
         query, key, value: `(T, H, d_h)`.
         bias: what is added to all logits of a key `(T,)`; zero for places beyond the grid's edge.
     """
+    return _add_attention(block, tokens, [hidden, query, key, value], bias)
+
+
+def _projected(block: Any, x: Tensor) -> list[Tensor]:
+    """What a block's attention works on: normalised rows `(T, d)`, and their queries, keys and values."""
+    hidden = block.norm1(x)
+    return [hidden, *project_all(block.attn, hidden)]
+
+
+def _add_attention(block: Any, tokens: Tokens, parts: list[Tensor], bias: Tensor | None = None) -> Tokens:
+    """`add_attention` on what `_projected` gives; the list is emptied (`_attended`)."""
     windows = _windows(block.attn, tokens)
     if windows is None:
-        out = _attended(block.attn, hidden, query, key, value, tokens, None, bias)
+        out = _attended(block.attn, parts, tokens, None, bias)
         return tokens.with_states(tokens.x + _drop_path(block.drop_path1, block.ls1(out), tokens, None))
-    hidden, query, key, value = (part.index_select(0, windows.patch_rows) for part in (hidden, query, key, value))
+    parts[:] = [part.index_select(0, windows.patch_rows) for part in parts]
     bias = None if bias is None else bias.index_select(0, windows.patch_rows)
-    out = block.ls1(_attended(block.attn, hidden, query, key, value, tokens, windows, bias))
+    out = block.ls1(_attended(block.attn, parts, tokens, windows, bias))
     out = _drop_path(block.drop_path1, out, tokens, windows).to(tokens.x.dtype)
     return tokens.with_states(tokens.x.index_add(0, windows.patch_rows, out))
 
@@ -283,10 +292,9 @@ def ragged_incoming_attention(block: Any, tokens: Tokens, query: Tensor, key: Te
 def _run_window_block(block: Any, tokens: Tokens, windows: Windows) -> Tokens:
     """A whole block in window order: patches are gathered once and put back once, prefix rows stay as they are."""
     x = tokens.x.index_select(0, windows.patch_rows)
-    hidden = block.norm1(x)
-    out = _attended(block.attn, hidden, *project_all(block.attn, hidden), tokens, windows)
+    out = _attended(block.attn, _projected(block, x), tokens, windows)
     x = x + _drop_path(block.drop_path1, block.ls1(out), tokens, windows)
-    del hidden, out  # the MLP is where memory peaks
+    del out
     return tokens.with_states(tokens.x.index_copy(0, windows.patch_rows, _add_mlp(block, x, tokens, windows)))
 
 
@@ -309,16 +317,17 @@ def _hooked(*modules: nn.Module) -> bool:
 
 
 def _attended(
-    attn: Any,
-    hidden: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    tokens: Tokens,
-    windows: Windows | None,
-    bias: Tensor | None = None,
+    attn: Any, parts: list[Tensor], tokens: Tokens, windows: Windows | None, bias: Tensor | None = None
 ) -> Tensor:
-    """What the attention module gives for all rows, or for the patches in window order."""
+    """What the attention module gives for all rows, or for the patches in window order.
+
+    `parts` are their normalised states, queries, keys and values. The list is emptied: with relative position queries
+    and keys are copied, memory peaks there, and what a caller holds could not be freed.
+    """
+    hidden, query, key, value = parts
+    parts.clear()
+    gated = None if attn.gate is None else hidden
+    del hidden
     groups: Groups = tokens.layout if windows is None else windows.frame.groups
     scale, tables = None, _tables(attn)
     real = None if windows is None else windows.real
@@ -336,11 +345,11 @@ def _attended(
             query, key = torch.cat([query, ones], dim=-1), torch.cat([key, column.expand(*key.shape[:2], 1)], dim=-1)
             bias = None
     out = attend(query, key, value, groups, attn.attn_drop.p if attn.training else 0.0, scale, bias)
-    return project_back(attn, hidden, out if real is None else out.index_select(0, real))
+    return project_back(attn, gated, out if real is None else out.index_select(0, real))
 
 
-def project_back(attn: Any, hidden: Tensor, out: Tensor) -> Tensor:
-    """Output projection of attended values `(T, H * d_h)`."""
+def project_back(attn: Any, hidden: Tensor | None, out: Tensor) -> Tensor:
+    """Output projection of attended values `(T, H * d_h)`; only a gated attention reads the normalised states."""
     out = attn.norm(out)
     if attn.gate is not None:
         out = out * attn.gate(hidden).sigmoid()

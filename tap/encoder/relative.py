@@ -44,12 +44,16 @@ def fold(query: Tensor, key: Tensor, tables: tuple[Tensor, Tensor], frame: Place
     Returns:
         `(T, H, d_h + extent[0] + extent[1])`, to be multiplied without a scale.
     """
+    place = frame.one_hot.to(key.dtype)[:, None].expand(-1, key.shape[1], -1)
+    return _longer_queries(query, tables, frame), torch.cat([key, place], dim=-1)
+
+
+def _longer_queries(query: Tensor, tables: tuple[Tensor, Tensor], frame: Placed) -> Tensor:
     bias = [
         _bias(query, resize_table(table, 2 * length - 1), step)
         for table, length, step in zip(tables, frame.extent, frame.steps, strict=True)
     ]
-    place = frame.one_hot.to(key.dtype)[:, None].expand(-1, key.shape[1], -1)
-    return torch.cat([query * query.shape[-1] ** -0.5, *bias], dim=-1), torch.cat([key, place], dim=-1)
+    return torch.cat([query * query.shape[-1] ** -0.5, *bias], dim=-1)
 
 
 def resize_table(table: Tensor, length: int) -> Tensor:

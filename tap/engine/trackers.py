@@ -10,8 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -63,50 +62,35 @@ def tensorboard(folder: Path, done: int) -> Tracker:
     return Tracker(log, close)
 
 
-def wandb(title: str, state: Path) -> Tracker:
-    """A run of Weights & Biases; a training that goes on after a kill goes on in it.
-
-    Args:
-        title: name of the run.
-        state: folder of what a resumed training finds again.
-    """
-    with _needed("wandb"):
-        package: Any = importlib.import_module("wandb")
-    name = _kept_id(state, lambda: uuid.uuid4().hex)
-    project = os.environ.get("WANDB_PROJECT", PROJECT)
+def _wandb(title: str, known: str | None) -> tuple[str, Tracker]:
+    """A run of Weights & Biases, which has the name that it is given."""
+    package: Any = importlib.import_module("wandb")
+    project, name = os.environ.get("WANDB_PROJECT", PROJECT), known or uuid.uuid4().hex
     run = package.init(project=project, name=title, id=name, resume="allow", config={"run": title})
-    return Tracker(lambda values, step: run.log(dict(values), step=step), lambda failed: run.finish(int(failed)))
+    return name, Tracker(lambda values, step: run.log(dict(values), step=step), lambda failed: run.finish(int(failed)))
 
 
-def mlflow(title: str, state: Path) -> Tracker:
-    """A run of MLflow; a training that goes on after a kill goes on in it.
-
-    Args:
-        title: name of the run.
-        state: folder of what a resumed training finds again.
-    """
-    with _needed("mlflow"):
-        package: Any = importlib.import_module("mlflow")
+def _mlflow(title: str, known: str | None) -> tuple[str, Tracker]:
+    """A run of MLflow, which names it itself."""
+    package: Any = importlib.import_module("mlflow")
     package.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT))
-    known = _read_id(state)
     run = package.start_run(run_id=known) if known else package.start_run(run_name=title)
-    if known is None:
-        _kept_id(state, lambda: str(run.info.run_id))
-    return Tracker(
+    return str(run.info.run_id), Tracker(
         lambda values, step: package.log_metrics(dict(values), step=step),
         lambda failed: package.end_run("FAILED" if failed else "FINISHED"),
     )
 
 
-TRACKERS: Final[Mapping[str, Callable[[str, Path], Tracker]]] = {"wandb": wandb, "mlflow": mlflow}
+TRACKERS: Final[Mapping[str, Callable[[str, str | None], tuple[str, Tracker]]]] = {"wandb": _wandb, "mlflow": _mlflow}
+"""From a run's title, and what the tracker calls it since before a kill, to what it calls it and the tracker."""
 
 
 def open_tracker(title: str, state: Path) -> Tracker | None:
-    """The tracker that the environment asks for; None where it asks for none.
+    """The tracker that the environment asks for, in the run of before a kill if there was one; None without one.
 
     Args:
         title: name of the run.
-        state: folder that stays as long as the training's resume state.
+        state: folder that stays as long as the training's resume state; what the tracker calls the run is kept there.
 
     Raises:
         UserError: a name that is none of the two, a package that is not installed, or what the package says when it
@@ -117,35 +101,17 @@ def open_tracker(title: str, state: Path) -> Tracker | None:
         return None
     if asked not in TRACKERS:
         raise UserError(f"{VARIABLE}={asked}: not known; choose from {', '.join(TRACKERS)}, or unset it")
+    file = state / _ID
+    known = file.read_text(encoding="utf-8").strip() if file.is_file() else None
     try:
         # One at a time: trainings that begin together would make MLflow's data base twice, and the second one fails.
         with waiting_lock(_LOCK, lambda: None):
-            return TRACKERS[asked](title, state)
-    except UserError:
-        raise
+            name, tracker = TRACKERS[asked](title, known)
     except Exception as error:  # of a package that is not ours; nothing is trained yet
-        raise UserError(f"{VARIABLE}={asked}: {type(error).__name__}: {error}; mend it, or unset {VARIABLE}") from error
-
-
-@contextmanager
-def _needed(name: str) -> Iterator[None]:
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"{VARIABLE}={name}: the package {name} is not installed here; pip install {name}, or unset {VARIABLE}"
-        ) from error
-
-
-def _read_id(state: Path) -> str | None:
-    file = state / _ID
-    return file.read_text(encoding="utf-8").strip() if file.is_file() else None
-
-
-def _kept_id(state: Path, new: Callable[[], str]) -> str:
-    """The tracker's name of this training's run: the one of before the kill, else a new one, which is kept."""
-    known = _read_id(state)
-    if known is None:
-        known = new()
-        atomic_write(state / _ID, known)
-    return known
+        if isinstance(error, ModuleNotFoundError) and error.name == asked:
+            mend = f"the package {asked} is not installed here; pip install {asked}"
+        else:
+            mend = f"{type(error).__name__}: {error}; mend it"
+        raise UserError(f"{VARIABLE}={asked}: {mend}, or unset {VARIABLE}") from error
+    atomic_write(file, name)
+    return tracker

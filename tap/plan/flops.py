@@ -67,6 +67,7 @@ def block_flops(
     mlp_ratio: float = 4,
     keys: float | None = None,
     folded: float = 0,
+    left: float | None = None,
 ) -> float:
     """Operations of a block on one image, two for each multiply-accumulate.
 
@@ -78,9 +79,10 @@ def block_flops(
         mlp_ratio: hidden width of the MLP over d.
         keys: tokens that each row attends to; `rows` if not given, fewer in windows.
         folded: what relative position adds to the length of queries and keys, over all heads.
+        left: tokens that go through the MLP, where some of them are removed behind the attention; `rows` if not given.
     """
     projected, seen = rows if candidates is None else candidates, rows if keys is None else keys
-    linear = dim * dim * (projected + (3 + 2 * mlp_ratio) * rows)
+    linear = dim * dim * (projected + 3 * rows + 2 * mlp_ratio * (rows if left is None else left))
     return 2 * (linear + rows * seen * (2 * dim + folded))
 
 

@@ -21,7 +21,6 @@ from tap.config.methods import DENSE, METHODS, TAP
 from tap.config.schema import ModelConfig
 from tap.core.budget import keep_count
 from tap.core.recovery import buffer_bytes
-from tap.encoder.vitdet import on_grid
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.errors import UserError
 from tap.plan.profiles import (
@@ -36,8 +35,9 @@ from tap.plan.profiles import (
 )
 from tap.plan.runs import task_of
 from tap.profiling.components import components
-from tap.profiling.flops import from_counts, of_encoder
+from tap.profiling.flops import of_encoder
 from tap.profiling.memory import lean_twin, peak_bytes, weight_bytes
+from tap.profiling.method_flops import REMOVES, from_counts
 from tap.profiling.rounds import Pass, Rounds, measure
 from tap.profiling.subjects import build, infer, meet_count, trained_split
 from tap.profiling.throughput import dense_model, dense_twin, kernel_of, precision
@@ -155,7 +155,11 @@ def profile(
     with torch.inference_mode(), precision(device, how.dtype):
         counts = {name: meet_count(each, images, ids) for name, each in models.items()}
         memory = {name: memory_of(each, images[:1], ids[:1], device, how) for name, each in models.items()}
-        operations = {name: of_encoder(each.encoder, images, ids) for name, each in models.items()}
+        operations, formula = {}, {}
+        for name, each in models.items():
+            operations[name], trace = of_encoder(each.encoder, images, ids)
+            known = each.encoder.reducer.name in REMOVES
+            formula[name] = from_counts(each.encoder, trace) / operations[name] if known else None
         rounds = measure(
             _pairs(models, images, ids, how, compiler),
             device,
@@ -175,6 +179,7 @@ def profile(
                     "title": METHODS[name.partition("@")[0].partition(":")[0]].row.title,
                     "mean_patches": counts[name],
                     **_speeds(name, rounds, how.batch, operations),
+                    "flops_formula_over_torch": formula[name],
                     "memory": memory[name],
                 }
                 for name in models
@@ -182,7 +187,7 @@ def profile(
         }
         if TAP in models:
             found["components"] = breakdown(models[TAP], images, ids, how)
-            found["checks"] = checks(models[TAP], images, ids, operations[TAP])
+            found["checks"] = checks(models[TAP], images, ids)
     return found
 
 
@@ -277,16 +282,13 @@ def breakdown(model: Any, images: Tensor, ids: Tensor, how: Protocol) -> dict[st
     }
 
 
-def checks(model: Any, images: Tensor, ids: Tensor, seen: int) -> dict[str, Any]:
-    """Whether every image keeps exactly K, and the operations by formula beside those that torch has counted."""
+def checks(model: Any, images: Tensor, ids: Tensor) -> dict[str, Any]:
+    """Whether every image keeps exactly K, and how the removals are spread over the pruning blocks."""
     encoder = model.encoder
     trace = encoder(images, ids, return_trace=True).trace
     exact = keep_count(trace.grid[0] * trace.grid[1], encoder.reducer.keep_rate)
-    found: dict[str, Any] = {
+    return {
         "exact_k": bool((trace.final_counts == exact).all()),
         "k": exact,
         "mean_shares": trace.shares.mean(dim=0).tolist(),
     }
-    if not on_grid(encoder.vit):
-        found["flops_formula_over_torch"] = from_counts(encoder, trace, 1) / seen
-    return found

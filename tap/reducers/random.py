@@ -34,7 +34,7 @@ class Random(FixedSchedule):
         hidden = block.norm1(tokens.x)
         keys = project(block.attn, hidden, "k")
         rows, tokens = remove(layer, tokens, keep, counts, state, keys)
-        hidden, keys = hidden.index_select(0, rows), keys.index_select(0, rows)
-        tokens = attend_survivors(block, tokens, hidden, keys)
+        parts = [part.index_select(0, rows) for part in (hidden, keys)]
         del hidden, keys
+        tokens = attend_survivors(block, tokens, parts)
         return run_mlp(block, tokens)

@@ -46,7 +46,7 @@ class Static(FixedSchedule):
         scores = received_attention(block, tokens, query, keys, from_class=False)
         keep = select(scores, tokens.layout.counts_tensor - count)
         rows, tokens = remove(layer, tokens, keep, [count] * tokens.layout.batch, state, keys, scores=scores)
-        hidden, keys = hidden.index_select(0, rows), keys.index_select(0, rows)
-        tokens = attend_survivors(block, tokens, hidden, keys)
-        del hidden, keys
+        parts = [part.index_select(0, rows) for part in (hidden, keys)]
+        del hidden, keys, query
+        tokens = attend_survivors(block, tokens, parts)
         return run_mlp(block, tokens)

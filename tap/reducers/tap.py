@@ -89,10 +89,9 @@ class Tap(Reducer):
         rows, survivors = remove(layer, tokens, keep, counts, state, keys, scale, scores)
         if self.training and self.settings.estimator != "hard":
             survivors = survivors.with_states(self._masked(tokens, perturbed, keep, allocation, rows, state))
-        del tokens, scores, perturbed, register_state
-        hidden, keys = hidden.index_select(0, rows), keys.index_select(0, rows)  # those of removed patches are freed
-        survivors = attend_survivors(block, survivors, hidden, keys)
-        del hidden, keys
+        parts = [part.index_select(0, rows) for part in (hidden, keys)]
+        del tokens, hidden, keys, scores, perturbed, register_state  # those of removed patches are freed
+        survivors = attend_survivors(block, survivors, parts)
         return run_mlp(block, survivors)
 
     def scores(self, block: Block, tokens: Tokens, hidden: Tensor, keys: Tensor, register_rows: Tensor) -> Tensor:

@@ -85,9 +85,8 @@ class FrozenBlock:
         kept = criterion.keep(inputs, count)
         keep = torch.zeros(batch, inputs.patches, dtype=torch.bool, device=kept.device).scatter_(1, kept, True)
         rows, survivors = remove(inputs.layer, self.tokens, keep, [count] * batch, state, self.keys)
-        survivors = attend_survivors(
-            self.block, survivors, self.hidden.index_select(0, rows), self.keys.index_select(0, rows)
-        )
+        parts = [part.index_select(0, rows) for part in (self.hidden, self.keys)]
+        survivors = attend_survivors(self.block, survivors, parts)
         return run_mlp(self.block, survivors)
 
 

@@ -57,7 +57,7 @@ def test_pieces_are_the_block(name, counts, by_length):
         pieces(block, tokens),
         run_mlp(
             block,
-            attend_survivors(block, tokens, block.norm1(tokens.x), project(block.attn, block.norm1(tokens.x), "k")),
+            attend_survivors(block, tokens, [block.norm1(tokens.x), project(block.attn, block.norm1(tokens.x), "k")]),
         ),
     ):
         start = 0

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.multiprocessing
 from mmengine.logging import MessageHub, MMLogger
+from mmengine.optim.optimizer import amp_optimizer_wrapper
 from mmengine.registry import DefaultScope
 from mmengine.visualization import Visualizer
 
@@ -22,8 +23,9 @@ GLOBALS = (DefaultScope, MessageHub, MMLogger, Visualizer)
 
 
 @pytest.fixture(autouse=True)
-def process_as_found():
+def process_as_found(monkeypatch):
     """A Runner sets what all later tests of its process would see; all of it is taken back."""
+    monkeypatch.setattr(amp_optimizer_wrapper, "is_cuda_available", amp_optimizer_wrapper.is_cuda_available)
     kept = [(kind, kind._instance_dict.copy()) for kind in GLOBALS]
     start, threads = torch.multiprocessing.get_start_method(allow_none=True), cv2.getNumThreads()
     with torch.random.fork_rng(devices=[]):

@@ -11,33 +11,34 @@ from tiny_configs import STEPS
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("distributed_run.py")
+SEGFORMER = ROOT / "configs/segmentation/tap-vit-b_segformer_160k_ade20k-512x512.py"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "config",
+    ("precision", "configs"),
     [
-        "segmentation/tap-vit-b_segformer_160k_ade20k-512x512",
-        pytest.param("detection/tap-vit-b_mask-rcnn_lsj-100e_coco-1024x1024", marks=pytest.mark.long),
-        pytest.param("detection/tap-vit-b_cascade-mask-rcnn_lsj-100e_coco-1024x1024", marks=pytest.mark.long),
+        ("fp32", [SEGFORMER]),
+        pytest.param("bf16", sorted(ROOT.glob("configs/*/tap-*.py")), marks=pytest.mark.long),
     ],
+    ids=["segformer", "all-in-mixed-precision"],
 )
-def test_two_processes_train_without_find_unused_parameters(config, ade_root, coco_root, tmp_path):
-    data = ade_root if config.startswith("segmentation") else coco_root
+def test_two_processes_train_without_find_unused_parameters(precision, configs, ade_root, coco_root, tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     path = os.pathsep.join([str(ROOT), str(SCRIPT.parent)])
     given = os.environ | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "PYTHONPATH": path}
-    command = [sys.executable, str(SCRIPT), str(ROOT / f"configs/{config}.py"), str(data), str(tmp_path / "work")]
+    command = [sys.executable, SCRIPT, precision, ade_root, coco_root, tmp_path / "work", *configs]
     started = [
         subprocess.Popen(
-            command, env=given | {"RANK": rank, "LOCAL_RANK": rank, "OMP_NUM_THREADS": "1"},
+            [str(part) for part in command], env=given | {"RANK": rank, "LOCAL_RANK": rank, "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for rank in ("0", "1")
     ]  # fmt: skip
-    done = [process.communicate(timeout=300) for process in started]
+    done = [process.communicate(timeout=600) for process in started]
     for process, (told, errors) in zip(started, done, strict=True):
         assert process.returncode == 0, errors[-3000:]
-        assert told.splitlines()[-1] == f"EQUAL {STEPS}"
+        for config in configs:
+            assert f"{config.stem} EQUAL {STEPS}" in told.splitlines()

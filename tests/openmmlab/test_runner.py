@@ -1,12 +1,13 @@
-"""The configurations under `configs/`: what they say, and that MMEngine's runner trains, resumes and tests each."""
+"""The configurations under `configs/`: what they say; MMEngine trains, resumes in mixed precision and tests each."""
 
 from pathlib import Path
 
 import pytest
 import torch
 from mmengine.config import Config
+from mmengine.optim import AmpOptimWrapper
 from mmengine.runner import Runner
-from tiny_configs import BACKBONE, STEPS, tiny
+from tiny_configs import BACKBONE, STEPS, mixed_precision, tiny
 
 import tap.openmmlab
 from tap.config import load_scale
@@ -42,7 +43,7 @@ def test_a_configuration_says_what_the_paper_scale_says(path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_the_runner_trains_tests_and_resumes(path, ade_root, coco_root, tmp_path):
+def test_the_runner_trains_resumes_in_mixed_precision_and_tests(path, ade_root, coco_root, tmp_path):
     root = ade_root if path.parent.name == "segmentation" else coco_root
     runner = Runner.from_cfg(tiny(path, root, tmp_path))
     before = {name: value.clone() for name, value in runner.model.named_parameters()}
@@ -55,8 +56,10 @@ def test_the_runner_trains_tests_and_resumes(path, ade_root, coco_root, tmp_path
 
     config = tiny(path, root, tmp_path)
     config.resume, config.load_from = True, str(tmp_path / "iter_2.pth")
+    mixed_precision(config)
     again = Runner.from_cfg(config)
     again.train()
+    assert isinstance(again.optim_wrapper, AmpOptimWrapper)
     assert again.iter == STEPS
     metrics = again.test()
     assert metrics

@@ -111,6 +111,11 @@ def test_values_go_through_yaml_as_they_are():
     assert yaml.safe_load("\n".join(yaml_lines({}))) == {"chosen": {}}
 
 
+def test_a_method_that_the_task_does_not_list_is_not_searched():
+    values = {"tasks.cls.tune.methods": ["dense", "random", "tap"], "tasks.cls.methods": ["dense", "tome", "tap"]}
+    assert searched_methods(load_scale("desk", values), "cls") == ("dense", "tap")
+
+
 def test_methods_that_are_trained_for_several_tasks_have_no_search_of_one():
     assert FROZEN
     assert not set(FROZEN) & set(searched_methods(DESK, "cls"))
@@ -120,7 +125,7 @@ def test_methods_that_are_trained_for_several_tasks_have_no_search_of_one():
     ("values", "message"),
     [
         ({"tune.methods": ["dense", "tap_f"]}, "'tap_f' is trained on several tasks together"),
-        ({"tune.methods": ["dense", "svit"]}, "'svit' is not one of the task's methods"),
+        ({"tune.methods": ["dense", "svit"]}, "tasks.cls.tune.methods: 'svit' is not a method of this task"),
         ({"tune.methods": ["tap"]}, r"tune.methods must include 'dense' \(no pruning\)"),
         ({"tune.seeds": [7]}, "tune.seeds: 7 is not one of the task's seeds"),
         ({"tune.lr_scales": [1, 3]}, "lr_scales has 2 candidates, and register_starts with controller_lr_scales has 4"),

@@ -16,7 +16,8 @@ from tap.plan import profiles
 from tap.plan.profiles import PRINTED_SPLITS, ProfileKey, device_key, parameters, protocol, subjects
 from tap.profiling import profile as profiling
 from tap.profiling.components import COMPONENTS, Stopwatch, components
-from tap.profiling.flops import from_counts, of_encoder
+from tap.profiling.flops import of_encoder
+from tap.profiling.method_flops import from_counts
 from tap.profiling.profile import profile, profiled_images
 from tap.profiling.subjects import follow, trained_split
 
@@ -49,7 +50,8 @@ def test_counts_are_exact_and_shares_are_the_printed_ones(found):
     assert [100 * share for share in checks["mean_shares"]] == pytest.approx(
         [mean for mean, _ in PRINTED_SPLITS["seg"]], abs=1.0
     )
-    assert checks["flops_formula_over_torch"] == pytest.approx(1, abs=0.01)
+    for facts in found["methods"].values():
+        assert facts["flops_formula_over_torch"] == pytest.approx(1, abs=0.01)
 
 
 def test_the_recovery_buffer_is_its_formula(found):
@@ -69,10 +71,9 @@ def test_operations_from_counts_are_those_that_torch_sees(rate, reads):
     encoder = tiny_encoder(TAP, rate, (1, 2, 3), reads, grid=(10, 10), width=64)
     follow(encoder.reducer, PRINTED_SPLITS["seg"])
     images, ids = tiny_images(encoder, 4), torch.arange(4)
-    with torch.no_grad():
-        trace = encoder(images, ids, return_trace=True).trace
+    seen, trace = of_encoder(encoder, images, ids)
     assert len({*trace.removals[:, 0].tolist()}) > 1, "counts spread over images"
-    assert from_counts(encoder, trace, 1) == pytest.approx(of_encoder(encoder, images, ids), rel=0.01)
+    assert from_counts(encoder, trace) == pytest.approx(seen, rel=0.01)
 
 
 def test_wrapping_leaves_the_encoder_as_it_was():

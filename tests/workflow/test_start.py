@@ -40,3 +40,10 @@ def test_a_start_in_a_subfolder_ends_in_its_message_alone(project):
     assert len(lines) == 1
     assert lines[0].startswith("Error: params.yaml: cannot be read")
     assert lines[0].endswith("run from the project's folder")
+
+
+@pytest.mark.slow
+def test_a_mistyped_rule_is_answered_with_the_nearest(project):
+    result = project.snakemake("auditt", "--dry-run")
+    assert result.returncode == 1
+    assert "auditt: there is no rule and no file of this name; did you mean audit?" in result.stdout + result.stderr

@@ -3,6 +3,7 @@ import os
 import re
 import shlex
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -341,3 +342,16 @@ def refuse_unknown(wildcards):
     except UserError as error:
         # Its message alone: Snakemake would put a WorkflowError into a frame of its own.
         sys.exit(f"Error: {error}")
+
+
+def refuse_unknown_rule(wildcards):
+    """Ends with the rules whose names are nearest."""
+    near = get_close_matches(wildcards.unknown, [rule.name for rule in workflow.rules])
+    hint = (
+        f"did you mean {' or '.join(near)}?"
+        if near
+        else "`snakemake --list` shows the rules"
+    )
+    sys.exit(
+        f"Error: {wildcards.unknown}: there is no rule and no file of this name; {hint}"
+    )

@@ -183,3 +183,13 @@ rule unknown:
         touch("{unknown}"),
     wildcard_constraints:
         unknown=rf"(?!({'|'.join(re.escape(str(file)) for file in (*SHOWN_FILES, *MADE_FILES))})$)(paper_|results/{SCALE}/)(tables|figures)/[^/]+",
+
+
+# The same for what looks like the name of a rule.
+rule unknown_rule:
+    input:
+        refuse_unknown_rule,
+    output:
+        touch("{unknown}"),
+    wildcard_constraints:
+        unknown="[a-z][a-z_]*",
