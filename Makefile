@@ -18,6 +18,8 @@ VENV := .venv
 CODE := tap tests benchmarks examples configs
 # Named by the lock's content, so that an unchanged lock installs nothing, whatever the files' times.
 STAMP := $(VENV)/.made-from-$(shell sha256sum requirements.lock | cut -c1-16)
+# One more than there are cores: tests wait for processes that they start.
+WORKERS := $(shell echo $$(( $$(nproc) + 1 )))
 export PATH := $(abspath $(VENV))/bin:$(PATH)
 
 reproduce: $(STAMP)
@@ -30,13 +32,13 @@ restore: $(STAMP)
 	tap restore $(if $(SCALE),--scale $(SCALE)) $(if $(BUNDLE),--bundle $(BUNDLE))
 
 test: $(STAMP)
-	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m "not long" --durations=25
+	OMP_NUM_THREADS=1 python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not long" --durations=25
 
 test-long: $(STAMP)
-	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadfile --no-loadscope-reorder -m long
+	OMP_NUM_THREADS=1 python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m long
 
 test-fast: $(STAMP)
-	OMP_NUM_THREADS=1 python -m pytest -q -n auto --dist loadfile -m "not slow"
+	OMP_NUM_THREADS=1 python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
 
 ci: lint test
 
