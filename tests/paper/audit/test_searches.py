@@ -1,6 +1,7 @@
 """The audit shows what a search of methods' own settings tried and found, and whether the settings have it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ BEST = {"tap": 4, "random": 3}
 @pytest.fixture
 def searched(tmp_path: Path) -> Path:
     """A folder with both searches of classification, in which a candidate of no pruning diverged."""
+    root = tmp_path / "searched"
     for search in ("options", "budget"):
         scores = {
             (each.method, each.number, 0): 70.0 + (BEST.get(each.method, 1) == each.number)
@@ -31,10 +33,10 @@ def searched(tmp_path: Path) -> Path:
         if search == "options":
             scores["dense", 4, 0] = None
         content = outcome_of(CFG, "cls", search, CLS.score, scores) | {"calibration_images": 2000}
-        path = tmp_path / search_path("desk", "cls", search)
+        path = root / search_path("desk", "cls", search)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))
-    return tmp_path
+    return root
 
 
 def chosen(values: dict) -> ScaleConfig:
@@ -61,8 +63,10 @@ def test_what_the_settings_do_not_have_is_named(searched: Path) -> None:
     assert other(found) == set()
 
 
-def test_the_audit_shows_candidates_scores_and_what_is_in_use(searched: Path, audited: Path) -> None:
-    audit = make_audit("desk", audited, searches=searches_of(CFG, searched))
+def test_the_audit_shows_candidates_scores_and_what_is_in_use(searched: Path, audited: Path, tmp_path: Path) -> None:
+    shutil.copytree(searched, root := tmp_path / "with searches", dirs_exist_ok=True)
+    shutil.copytree(audited, root, dirs_exist_ok=True)
+    audit = make_audit("desk", root)
     text, page, tree = to_markdown(audit), to_html(audit), json.loads(to_json(audit))
     row = next(line for line in text.splitlines() if line.startswith("| TAP-J (ours) |"))
     assert "register_start class_token, controller_lr_scale 30: 71.00" in row
