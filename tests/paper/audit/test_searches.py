@@ -16,8 +16,10 @@ from tap.plan.tuning import rounds_of, search_path
 from tap.studies.tuning_outcome import outcome_of
 from tap.task_facts import CLS
 
-CFG = load_scale("desk", {"tasks.cls.chosen": {}})
-BEST = {"tap": 4, "random": 3}
+DESK = load_scale("desk")
+CLASSIFICATION = DESK.tasks["cls"].model_copy(update={"chosen": {}})
+CFG = DESK.model_copy(update={"tasks": {**DESK.tasks, "cls": CLASSIFICATION}})
+BEST = {"static": 4, "random": 3}
 
 
 @pytest.fixture
@@ -54,13 +56,16 @@ def other(found: Searched) -> set[str]:
 def test_what_the_settings_do_not_have_is_named(searched: Path) -> None:
     (found,) = searches_of(CFG, searched)
     assert found.task == CLS.title
-    assert other(found) == {"TAP-J (ours)", "Random"}
+    assert other(found) == {"Static rule", "Random"}
     assert {len(method.candidates) for method in found.methods} == {4}
-    tap = {"controller": {"register_start": "class_token"}, "optimizer": {"controller_lr_scale": 30}}
-    (found,) = searches_of(chosen({"tap": tap}), searched)
+    static = {"optimizer": {"lr": 3e-3}}
+    (found,) = searches_of(chosen({"static": static}), searched)
     assert other(found) == {"Random"}
-    (found,) = searches_of(chosen({"tap": tap, "random": {"optimizer": {"lr": 9e-4}}}), searched)
+    (found,) = searches_of(chosen({"static": static, "random": {"optimizer": {"lr": 9e-4}}}), searched)
     assert other(found) == set()
+    tap = {"controller": {"register_start": "class_token"}, "optimizer": {"controller_lr_scale": 30}}
+    (found,) = searches_of(chosen({"static": static, "random": {"optimizer": {"lr": 9e-4}}, "tap": tap}), searched)
+    assert other(found) == {"TAP-J (ours)"}
 
 
 def test_the_audit_shows_candidates_scores_and_what_is_in_use(searched: Path, audited: Path, tmp_path: Path) -> None:
@@ -68,12 +73,12 @@ def test_the_audit_shows_candidates_scores_and_what_is_in_use(searched: Path, au
     shutil.copytree(audited, root, dirs_exist_ok=True)
     audit = make_audit("desk", root)
     text, page, tree = to_markdown(audit), to_html(audit), json.loads(to_json(audit))
-    row = next(line for line in text.splitlines() if line.startswith("| TAP-J (ours) |"))
-    assert "register_start class_token, controller_lr_scale 30: 71.00" in row
-    assert row.endswith("| register_start class_token, controller_lr_scale 30 | **no** |")
-    assert "lr 0.003: diverged | lr 0.0003 | yes |" in text
+    row = next(line for line in text.splitlines() if line.startswith("| Static rule |"))
+    assert row.endswith("lr 0.003: 71.00 | lr 0.003 | **no** |")
+    assert "lr 0.003: diverged | lr 0.0003 |" in text
+    assert "register_start class_token, controller_lr_scale 30: 70.00 |" in text
     assert "Trainings of 128, 256, 512 steps; Kendall's tau of each with the next" in text
-    assert "<strong>register_start class_token, controller_lr_scale 30: 71.00</strong>" in page
+    assert "<strong>lr 0.003: 71.00</strong>" in page
     assert len(tree["searches"][0]["methods"]) == len(CFG.tasks["cls"].methods) - 1
     assert "What methods have of their own" not in to_html(make_audit("desk", audited))
 
