@@ -6,7 +6,6 @@ import importlib
 import sys
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -32,16 +31,20 @@ class _Names(MetaPathFinder):
     """Registers the names of TAP's models as soon as somebody imports timm, for which nobody waits before that."""
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """timm's own way to be found and executed, and the registration behind it."""
+        """timm's own way to be found and executed, and the registration behind it.
+
+        It stays until timm is executed: others, such as transformers, only look whether timm is there.
+        """
         if name != "timm":
             return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
+        specs = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def execute_and_register(module: ModuleType) -> None:
                 execute(module)
+                sys.meta_path.remove(self)
                 importlib.import_module("tap.timm_models")
 
             spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]

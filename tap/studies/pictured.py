@@ -71,7 +71,7 @@ class Pictured:
     """An image under several methods.
 
     Attributes:
-        number: its place in the validation split.
+        number: of the image within its data set.
         pixels: `(H, W, 3)` uint8, as the encoder sees it, without normalisation and padding.
         patch: height and width of a patch in pixels.
         truth: its label; None where the task shows none.

@@ -38,8 +38,8 @@ _WORDS: Final = (
     "One validation image of each task under four trained methods at the main keep rate, in one pass of each. Upper "
     "lines: the image, and the patches that reach the last block; removed ones are darkened. Lower lines: the label, "
     "and what each method predicts. Detections that score at least 0.3 are shown.",
-    "Of six images spread over the validation split the one is shown on which there is most to see by its label alone: "
-    "most pixels beside the most frequent class, most objects; in classification the first. No method has a say in it.",
+    "Of up to six images spread over the validation split the one is shown on which there is most to see by its label "
+    "alone: most pixels beside the commonest class, most objects; in classification the first. Methods have no say.",
 )
 
 

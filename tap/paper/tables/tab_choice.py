@@ -50,7 +50,8 @@ def note(evidence: Evidence) -> str:
         f"else staying ({groups}); its worth is what the task's loss gains. Shown is Spearman's correlation of worth "
         "and ranking over the fields of an image, averaged over images and seeds: 1 keeps what is worth most, 0 is "
         "chance. The gradient is that of the straight-through mask to the same scores, at its first temperature, "
-        "without noise: what training follows. The CSV file has 95 % intervals over images."
+        "without noise: what training follows. The CSV file has 95 % intervals over images, or over places where "
+        "several are views of one."
     )
 
 

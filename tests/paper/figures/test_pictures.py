@@ -62,12 +62,17 @@ def test_panels_stand_in_the_papers_order_and_what_lacks_is_said(looked_at):
     assert len(lines[2, 4].patches) == 1, "a box"
 
 
-def test_its_csv_names_pictures_by_their_hash(looked_at):
-    files = render_figure("fig_qual", looked_at)
-    first = files[".csv"].decode().splitlines()[1]
-    assert digest_of(PIXELS) in first
-    assert "11 in classification, 11 in segmentation" in files[".caption.md"].decode()
-    assert files == render_figure("fig_qual", looked_at)
+def test_its_csv_names_pictures_by_their_hash_and_its_record_what_it_has_read(looked_at):
+    root = looked_at.root
+    files = {path.name: path for path in build_figure("fig_qual", "desk", root / "out", root)}
+    assert digest_of(PIXELS) in files["fig_qual.csv"].read_text().splitlines()[1]
+    assert "11 in classification, 11 in segmentation" in files["fig_qual.caption.md"].read_text()
+    assert pictured_path("desk", "seg").as_posix() in (root / "out/fig_qual.record.json").read_text()
+
+
+@pytest.mark.slow
+def test_equal_files_make_equal_figures(looked_at):
+    assert render_figure("fig_qual", looked_at) == render_figure("fig_qual", looked_at)
 
 
 def test_a_chain_has_the_numbers_of_its_pass(looked_at):
@@ -76,25 +81,18 @@ def test_a_chain_has_the_numbers_of_its_pass(looked_at):
     assert {"block 3", "block 6", "block 9", "$i$ (2, 2)\nremoved", "$l$ (1, 3)\nkept", "$l$ (1, 3)"} <= texts
     assert "$\\hat{x}_i = x_l + 0.250\\,\\delta_i$" in texts
     assert set(frame["runs"]) == {"seg/tap/r0.50/main/s0"}
-    caption = render_figure("fig_pointer_chain", looked_at)[".caption.md"].decode()
-    assert "over image 11 (segmentation)" in caption
+    assert "over image 11 (segmentation)" in fig_pointer_chain.FIGURE.note(looked_at, frame)
 
 
 def test_without_a_pass_the_chain_is_one_of_symbols(settings):
     evidence = Evidence("desk", settings)
-    assert "$\\pi(i)$" in set(fig_pointer_chain.data(evidence)["text"])
-    files = render_figure("fig_pointer_chain", evidence)
-    assert "no pass of a trained TAP-J with recovery has been looked at yet" in files[".caption.md"].decode()
+    frame = fig_pointer_chain.data(evidence)
+    assert "$\\pi(i)$" in set(frame["text"])
+    note = fig_pointer_chain.FIGURE.note(evidence, frame)
+    assert "no pass of a trained TAP-J with recovery has been looked at yet" in note
     with styled():
         figure = fig_qual.draw(fig_qual.data(evidence))
     assert "not measured" in figure.axes[0].texts[0].get_text()
-
-
-def test_files_behind_a_figure_are_in_its_record(looked_at):
-    root = looked_at.root
-    files = build_figure("fig_qual", "desk", root / "out", root)
-    record = (files[0].parent / "fig_qual.record.json").read_text()
-    assert pictured_path("desk", "seg").as_posix() in record
 
 
 def test_a_damaged_file_is_named_with_what_makes_it(looked_at):
