@@ -538,7 +538,9 @@ class TaskConfig(Strict):
     dense: TrainConfig = Field(description="training without pruning: of that row, or of where all start")
     method: TrainConfig = Field(description="training of every method: one budget for all")
     chosen: dict[MethodName, ChosenConfig] = Field(
-        {}, description="what methods have of their own, chosen on the calibration split, by method"
+        {},
+        description="what methods have of their own, chosen on the calibration split, by method; of one that `methods` "
+        "does not list it stays without effect",
     )
     tune: TuneConfig = TuneConfig()
     options: MethodOptions = MethodOptions()
@@ -587,9 +589,7 @@ class TaskConfig(Strict):
 
 def _check_chosen(task: TaskConfig) -> None:
     for method, values in task.chosen.items():
-        if method not in task.methods:
-            raise ValueError(f"chosen: '{method}' is not one of the task's methods: {', '.join(task.methods)}")
-        if METHODS[method].method.frozen and values.optimizer:
+        if method in METHODS and METHODS[method].method.frozen and values.optimizer:
             raise ValueError(
                 f"chosen.{method}.optimizer: its training is that of several tasks; set joint.train.optimizer instead"
             )
@@ -733,7 +733,8 @@ class ScaleConfig(Strict):
                     f"tasks.{name}: controller.layers names block {min(in_windows)}, which attends within windows; "
                     "prune at blocks of model.global_blocks"
                 )
-            for where, methods in (("methods", task.methods), ("tune.methods", task.tune.methods or ())):
+            named = {"methods": task.methods, "tune.methods": task.tune.methods or (), "chosen": tuple(task.chosen)}
+            for where, methods in named.items():
                 if unknown := [method for method in methods if method not in methods_of(name)]:
                     known = ", ".join(methods_of(name))
                     raise ValueError(

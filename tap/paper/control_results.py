@@ -117,8 +117,8 @@ class ControlResults:
 
     def agreement(self, ranking: str) -> Value | None:
         """Spearman's correlation of a ranking of patch groups with what each is worth to the loss, averaged over images
-        and seeds, with its interval over images (over places where several are views of one); None where no image has
-        groups that differ.
+        and seeds, with its interval over images (over places where several are views of one, without any for a
+        single one); None where no image has groups that differ.
 
         Args:
             ranking: `register`, `attention`, `random` or `gradient`.
@@ -134,8 +134,10 @@ class ControlResults:
             return None
         seed = derive_seed("bootstrap", self.scale, next(iter(found)).partition("/")[0], "choice")
         means = {Run.parse(self.scale, run).seed: point(pairs, mean) for run, pairs in found.items()}
-        drawn = np.stack([replicates(pairs, mean, seed=seed) for pairs in found.values()])
         units = len(next(iter(found.values())))
+        if units == 1:  # its resamples are all the same, which would look exact
+            return Value.of(means, found)
+        drawn = np.stack([replicates(pairs, mean, seed=seed) for pairs in found.values()])
         return Value.of(means, found, Estimate(np.array([*means.values()]), drawn, units, next(iter(found))))
 
     @property

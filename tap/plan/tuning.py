@@ -174,6 +174,15 @@ def in_use(cfg: ScaleConfig, task: str, method: str, values: ChosenConfig) -> bo
     return _alike(_spec(cfg, task, method, values, seed), job_spec(cfg, _run(cfg, task, method, seed)))
 
 
+def own_values(cfg: ScaleConfig, task: str, method: str) -> dict[str, Any]:
+    """The values that the settings give a method of those that searches try."""
+    spec = job_spec(cfg, _run(cfg, task, method, searched_seeds(cfg, task)[0]))
+    if method in WITH_REGISTER:
+        rate = spec.train.optimizer.controller_lr_scale
+        return {"register_start": spec.controller.register_start, "controller_lr_scale": rate}
+    return {"lr": spec.train.optimizer.lr}
+
+
 def _alike(one: JobSpec, other: JobSpec) -> bool:
     return (one.controller, one.train) == (other.controller, other.train)
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tap.encoder.low_rank import LowRankLinear
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.trace import Trace
 from tap.encoder.vitdet import GridAttention
@@ -139,7 +140,19 @@ def _block(block: Any, given: _Block, present: Tensor, stay: Tensor, grid: tuple
     mlp = block.mlp.fc1.out_features / given.dim
     projected, wide = float((keys + prefix).sum()), float((through + prefix).sum())
     plain = block_flops(rows, given.dim, projected, mlp, pairs / rows, given.heads * given.longer, wide)
-    return plain + _tables(given, seen)
+    return plain + _tables(given, seen) + _updates(block, given, projected, rows, wide)
+
+
+def _updates(block: Any, given: _Block, projected: float, rows: float, wide: float) -> float:
+    """Low-rank updates beside the weights (TAP-F); queries, keys and values share one narrow product or have three."""
+    attn, mlp = block.attn, block.mlp
+    if not isinstance(attn.qkv, LowRankLinear):
+        return 0.0
+    narrow = projected + 2 * rows if given.removed else rows
+    total = attn.qkv.rank * given.dim * (narrow + projected + 2 * rows)
+    for layer, seen in ((attn.proj, rows), (mlp.fc1, wide), (mlp.fc2, wide)):
+        total += layer.rank * (layer.in_features + layer.out_features) * seen
+    return 2 * total
 
 
 def _tables(given: _Block, rows: float) -> float:

@@ -133,7 +133,7 @@ def test_one_e_minus_four_is_a_number(project):
         ("tasks.cls.methods: [dense, evitt]", r"'evitt' is not a method of this task; known: dense, random, .*evit, "),
         ("joint: null", r"joint: is missing, but tasks\.cls\.methods lists 'tap_f', which is trained by it"),
         ("joint.seeds: [7]", r"joint\.seeds: has none of tasks\.cls\.seeds; name one of them, or null for all"),
-        ("joint.train.schedule.warmup: 999", r"joint\.train: schedule\.warmup 999 fills the whole training of 240"),
+        ("joint.train.schedule.warmup: 999", r"joint\.train: schedule\.warmup 999 fills the whole training of 100"),
         ("tasks.det.options.tap_f.rank: 4", r"tasks\.det\.options\.tap_f: is not that of 'cls', with which it"),
         ("tasks.cls.methods: [dense, algm]", r"'algm' is not a method of this task"),
         ("tasks.cls.methods: [tap]", r"tasks\.cls: methods must include 'dense'"),

@@ -61,6 +61,12 @@ def test_repeated_views_make_no_interval_shorter() -> None:
     assert width["images"] < 0.7 * width["one"]
 
 
+def test_one_place_has_no_interval() -> None:
+    value = agreement(arrays(4) | {"choice_place": np.full(4, 9)})
+    assert value.mean == pytest.approx(agreement(arrays(4)).mean)
+    assert value.interval is None
+
+
 def test_images_whose_groups_do_not_differ_are_left_out() -> None:
     found = arrays(6)
     found["choice_worth"][2] = 0.0

@@ -1,7 +1,7 @@
 """Every code path of the paper scale on a few images in the real formats: its sizes, augmentation, heads and ViT-B.
 
-The settings are those of `workflow/scales/paper.yaml` but for lengths, batches and numbers of images. Many minutes on
-two cores, and 10 GB of memory; `make test-long` runs them.
+The settings are those of `workflow/scales/paper.yaml` but for lengths, batches and numbers of images. Over an hour of
+one core, three quarters of it detection and TAP-F, and 10 GB of memory; `make test-long` runs them.
 """
 
 from __future__ import annotations

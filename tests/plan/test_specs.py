@@ -36,12 +36,13 @@ def test_the_runs_of_a_table():
 
 
 def test_each_kind_of_run_gets_its_schedule_and_its_start():
-    task = DESK.tasks["cls"]
-    spec = {method: job_spec(DESK, Run("desk", "cls", method)) for method in ("dense",)}
-    spec["mae"] = job_spec(DESK, Run("desk", "seg", "mae"))
-    spec["start"] = job_spec(DESK, start_run(Run("desk", "cls", "tap", 0.5)))
-    spec |= {method: job_spec(DESK, Run("desk", "cls", method, 0.5)) for method in ("random", "tap")}
-    assert (spec["mae"].train, spec["mae"].start_from) == (DESK.tasks["seg"].pretrain.train, "scratch")
+    task = DESK.tasks["cls"].model_copy(update={"chosen": {}})
+    desk = DESK.model_copy(update={"tasks": DESK.tasks | {"cls": task}})
+    spec = {method: job_spec(desk, Run("desk", "cls", method)) for method in ("dense",)}
+    spec["mae"] = job_spec(desk, Run("desk", "seg", "mae"))
+    spec["start"] = job_spec(desk, start_run(Run("desk", "cls", "tap", 0.5)))
+    spec |= {method: job_spec(desk, Run("desk", "cls", method, 0.5)) for method in ("random", "tap")}
+    assert (spec["mae"].train, spec["mae"].start_from) == (desk.tasks["seg"].pretrain.train, "scratch")
     assert (spec["start"].train, spec["start"].start_from) == (task.dense, "pretrained")
     assert (spec["tap"].train, spec["tap"].start_from) == (task.method, "dense")
     for method in ("random", "dense"):
@@ -52,7 +53,7 @@ def test_each_kind_of_run_gets_its_schedule_and_its_start():
         assert (at_paper_scale.train, at_paper_scale.start_from) == (train, "pretrained")
     with pytest.raises(UserError, match=r"variant: cls/dense/r1\.00/start/s0 cannot be made; known here are main"):
         job_spec(paper, Run("paper", "cls", "dense", variant="start"))
-    assert {pretraining_run(DESK, task) for task in DESK.tasks} == {Run("desk", "seg", "mae")}  # one backbone for all
+    assert {pretraining_run(desk, task) for task in desk.tasks} == {Run("desk", "seg", "mae")}  # one backbone for all
     assert (spec["mae"].mixed or {}).keys() == {"cls"}
     assert spec["dense"].mixed is None
     assert run_of(spec["tap"]) == Run("desk", "cls", "tap", 0.5)
@@ -197,7 +198,7 @@ def test_what_cannot_be_chosen_is_refused():
         changed("tasks.cls.chosen", {"tap": {"length": 3}})
     with pytest.raises(UserError, match=r"chosen.tap_f.optimizer: its training is that of several tasks"):
         changed("tasks.cls.chosen", {"tap_f": {"optimizer": {"lr": 1e-3}}})
-    with pytest.raises(UserError, match="chosen: 'svit' is not one of the task's methods"):
+    with pytest.raises(UserError, match=r"tasks\.cls\.chosen: 'svit' is not a method of this task"):
         changed("tasks.cls.chosen", {"svit": {"optimizer": {"lr": 1.0}}})
     wrong = changed("tasks.cls.chosen", {"tap": {"controller": {"register_start": "zero"}}})
     with pytest.raises(UserError, match=r"tasks\.cls\.chosen\.tap"):

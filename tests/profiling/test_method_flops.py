@@ -9,6 +9,7 @@ import torch
 from tiny_models import common_recovery, tiny_encoder, tiny_images
 
 from tap.config.methods import METHODS
+from tap.encoder.low_rank import add_low_rank
 from tap.plan.profiles import PRINTED_SPLITS
 from tap.profiling.flops import of_encoder
 from tap.profiling.method_flops import OWN, REMOVES, from_counts
@@ -36,6 +37,8 @@ def encoder_of(name: str, task: str) -> Any:
     )
     if name.startswith("tap"):
         follow(encoder.reducer, PRINTED_SPLITS["seg"][1:])
+    if name == "tap_f":
+        add_low_rank(encoder.vit, 8, 8.0)
     if encoder.reducer.method.calibrated:
         encoder.reducer.threshold.fill_({"ats": 0.7, "algm": 0.1, "dtop": 0.3, "svit": 0.5}[name])
     return encoder

@@ -67,6 +67,12 @@ def test_probes_need_no_pruning_alone(project):
 
 
 @pytest.mark.slow
+def test_searches_need_the_starts_and_no_run(project):
+    starts = {"prepare_data": 2, "pretrain": 1, "train_dense": 3}
+    assert project.planned("tune", "tune_budget") == {**starts, "tune_task": 6, "tune": 1, "tune_budget": 1}
+
+
+@pytest.mark.slow
 def test_what_is_made_of_probes_is_verified_and_names_the_floors_of_dense_tasks(project):
     planned = project.planned("results/smoke/tables/tab_paired_recovery.tex", "results/smoke/figures/fig_insight.pdf")
     assert planned["verify"] == planned["gather_probes"] == 3

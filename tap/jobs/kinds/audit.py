@@ -24,7 +24,7 @@ from tap.plan.profiles import profiles_in_use
 from tap.plan.results import PROBES, tidy_path
 from tap.plan.runs import FURTHER, pictured_runs
 from tap.plan.shown_runs import tasks_shown
-from tap.plan.tuning import SEARCHES, search_path
+from tap.plan.tuning import SEARCHES, own_values, search_path, searched_methods
 
 
 class Audit(ScaleJob):
@@ -37,8 +37,9 @@ class Audit(ScaleJob):
     }
 
     def settings(self, cfg: ScaleConfig, key: None) -> Any:
-        """The main rate."""
-        return {"main_rate": cfg.main_rate}
+        """The main rate, and what methods have of their own, which is shown beside what a search found best."""
+        own = {task: {name: own_values(cfg, task, name) for name in searched_methods(cfg, task)} for task in cfg.tasks}
+        return {"main_rate": cfg.main_rate, "own": own}
 
     def reads(self, cfg: ScaleConfig, key: None) -> Mapping[str, Sequence[Path]]:
         """Everything that leaves a record, since its page shows the hash over all of them, and the paper's claims."""

@@ -10,7 +10,7 @@ from tap.paper.audit.beside import TableBeside, tables_beside
 from tap.paper.audit.chain import Link, id_of, read_chain, upstream
 from tap.paper.audit.claim import Claim, Judgement, load_claims
 from tap.paper.audit.outcome import Outcome, Verdict
-from tap.paper.audit.searches import Searched
+from tap.paper.audit.searches import Searched, searches_of
 from tap.paper.audit.words import Picture, kept_pages, pictures_of
 from tap.paper.consistency import findings
 from tap.paper.consistency.rule import EXACT, Finding
@@ -89,7 +89,6 @@ def make_audit(
     claims: Iterable[Claim] | None = None,
     replayed: Mapping[str, str] | None = None,
     root_hash: str = "",
-    searches: tuple[Searched, ...] = (),
 ) -> Audit:
     """Audits a scale.
 
@@ -100,7 +99,6 @@ def make_audit(
         claims: those of `tap/paper/claims` if not given.
         replayed: how replays have shown that results of earlier code are those of today's.
         root_hash: what to show as the hash over all records.
-        searches: of methods' own settings.
 
     Raises:
         UserError: results or claims cannot be read.
@@ -132,7 +130,7 @@ def make_audit(
         sum(item.outcome == EXACT for item in recomputed),
         pictures_of(results),
         kept_pages(results),
-        searches,
+        searches_of(evidence.settings, root, {root / item.path for item in alterations if item.kind in UNTRUSTED}),
         replayed=replayed or {},
         root_hash=root_hash,
     )

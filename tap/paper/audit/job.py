@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tap.config.load import load_scale
-from tap.paper.audit.audit import UNTRUSTED, Alteration, Audit, make_audit
+from tap.paper.audit.audit import Alteration, Audit, make_audit
 from tap.paper.audit.page import to_html
 from tap.paper.audit.report import to_json, to_markdown
-from tap.paper.audit.searches import searches_of
 from tap.plan.tuning import SEARCHES
 from tap.provenance.files import atomic_write
 from tap.provenance.finding import Kind
@@ -50,17 +49,15 @@ def run_audit(
     # Without the copies for readers: they rest on what is judged here, and may be in the making.
     verified = verify(settings, staleness, root=root, results=folder.parent)
     found = [finding for finding in verified.findings if not finding.path.startswith(own)]
-    results = folder.parent
-    untrusted = {root / item.path for item in found if str(item.kind) in UNTRUSTED}
     audit = make_audit(
         scale,
         root,
         [Alteration(item.path, str(item.kind), item.reason, item.record) for item in found],
         root_hash=root_hash(verified.ledger),
         replayed=verified.shown,
-        searches=searches_of(settings, root, untrusted),
     )
     files = [atomic_write(folder / name, write(audit)) for name, write in FILES.items()]
+    results = folder.parent
     read = [path for pattern in READ for path in sorted(results.glob(pattern))]
     edited = {root / item.path for item in found if item.kind == Kind.EDITED}  # shown, and nothing to build on
     record_job(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tap.config.methods import METHODS
 from tap.config.schema import AugmentConfig, TaskConfig, TrainConfig
 from tap.paper.evidence import Evidence
 from tap.paper.reported import Column
@@ -32,6 +33,8 @@ def cells(evidence: Evidence) -> Cells:
             "primary": TASKS[task].score.title,
             "secondary": ", ".join(item.title for item in TASKS[task].metrics[1:]) or "n/a",
         }
+        if own := _own_values(settings):
+            texts["values of single methods"] = own
         found |= {(row, task): stated(text) for row, text in texts.items()}
     return found
 
@@ -39,6 +42,16 @@ def cells(evidence: Evidence) -> Cells:
 def _both(settings: TaskConfig, text) -> str:
     dense, method = text(settings.dense), text(settings.method)
     return dense if dense == method else f"{dense}; {method}"
+
+
+def _own_values(settings: TaskConfig) -> str:
+    """What is chosen for single methods in the place of the values of all (docs/tune.md)."""
+    words = {
+        METHODS[name].row.title: ", ".join(f"{key.rpartition('.')[2]} {value}" for key, value in values.changes.items())
+        for name, values in settings.chosen.items()
+        if name in settings.methods
+    }
+    return "; ".join(f"{title}: {text.replace('_', ' ')}" for title, text in words.items())
 
 
 def _schedule(train: TrainConfig) -> str:

@@ -1,6 +1,7 @@
 """The audit shows what a search of methods' own settings tried and found, and whether the settings have it."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,16 @@ from tap.plan.tuning import rounds_of, search_path
 from tap.studies.tuning_outcome import outcome_of
 from tap.task_facts import CLS
 
-CFG = load_scale("desk", {"tasks.cls.chosen": {}})
-BEST = {"tap": 4, "random": 3}
+DESK = load_scale("desk")
+CLASSIFICATION = DESK.tasks["cls"].model_copy(update={"chosen": {}})
+CFG = DESK.model_copy(update={"tasks": {**DESK.tasks, "cls": CLASSIFICATION}})
+BEST = {"static": 4, "random": 3}
 
 
 @pytest.fixture
 def searched(tmp_path: Path) -> Path:
     """A folder with both searches of classification, in which a candidate of no pruning diverged."""
+    root = tmp_path / "searched"
     for search in ("options", "budget"):
         scores = {
             (each.method, each.number, 0): 70.0 + (BEST.get(each.method, 1) == each.number)
@@ -31,10 +35,10 @@ def searched(tmp_path: Path) -> Path:
         if search == "options":
             scores["dense", 4, 0] = None
         content = outcome_of(CFG, "cls", search, CLS.score, scores) | {"calibration_images": 2000}
-        path = tmp_path / search_path("desk", "cls", search)
+        path = root / search_path("desk", "cls", search)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(content))
-    return tmp_path
+    return root
 
 
 def chosen(values: dict) -> ScaleConfig:
@@ -52,24 +56,29 @@ def other(found: Searched) -> set[str]:
 def test_what_the_settings_do_not_have_is_named(searched: Path) -> None:
     (found,) = searches_of(CFG, searched)
     assert found.task == CLS.title
-    assert other(found) == {"TAP-J (ours)", "Random"}
+    assert other(found) == {"Static rule", "Random"}
     assert {len(method.candidates) for method in found.methods} == {4}
-    tap = {"controller": {"register_start": "class_token"}, "optimizer": {"controller_lr_scale": 30}}
-    (found,) = searches_of(chosen({"tap": tap}), searched)
+    static = {"optimizer": {"lr": 3e-3}}
+    (found,) = searches_of(chosen({"static": static}), searched)
     assert other(found) == {"Random"}
-    (found,) = searches_of(chosen({"tap": tap, "random": {"optimizer": {"lr": 9e-4}}}), searched)
+    (found,) = searches_of(chosen({"static": static, "random": {"optimizer": {"lr": 9e-4}}}), searched)
     assert other(found) == set()
+    tap = {"controller": {"register_start": "class_token"}, "optimizer": {"controller_lr_scale": 30}}
+    (found,) = searches_of(chosen({"static": static, "random": {"optimizer": {"lr": 9e-4}}, "tap": tap}), searched)
+    assert other(found) == {"TAP-J (ours)"}
 
 
-def test_the_audit_shows_candidates_scores_and_what_is_in_use(searched: Path, audited: Path) -> None:
-    audit = make_audit("desk", audited, searches=searches_of(CFG, searched))
+def test_the_audit_shows_candidates_scores_and_what_is_in_use(searched: Path, audited: Path, tmp_path: Path) -> None:
+    shutil.copytree(searched, root := tmp_path / "with searches", dirs_exist_ok=True)
+    shutil.copytree(audited, root, dirs_exist_ok=True)
+    audit = make_audit("desk", root)
     text, page, tree = to_markdown(audit), to_html(audit), json.loads(to_json(audit))
-    row = next(line for line in text.splitlines() if line.startswith("| TAP-J (ours) |"))
-    assert "register_start class_token, controller_lr_scale 30: 71.00" in row
-    assert row.endswith("| register_start class_token, controller_lr_scale 30 | **no** |")
-    assert "lr 0.003: diverged | lr 0.0003 | yes |" in text
+    row = next(line for line in text.splitlines() if line.startswith("| Static rule |"))
+    assert row.endswith("lr 0.003: 71.00 | lr 0.003 | **no** |")
+    assert "lr 0.003: diverged | lr 0.0003 |" in text
+    assert "register_start class_token, controller_lr_scale 30: 70.00 |" in text
     assert "Trainings of 128, 256, 512 steps; Kendall's tau of each with the next" in text
-    assert "<strong>register_start class_token, controller_lr_scale 30: 71.00</strong>" in page
+    assert "<strong>lr 0.003: 71.00</strong>" in page
     assert len(tree["searches"][0]["methods"]) == len(CFG.tasks["cls"].methods) - 1
     assert "What methods have of their own" not in to_html(make_audit("desk", audited))
 
