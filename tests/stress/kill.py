@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -59,8 +60,8 @@ DATA = Path("data", "fashion_mnist")
 class Folder:
     """A copy of the project in which the workflow is run and killed."""
 
-    def __init__(self, place: Path, data: Path, steps: int) -> None:
-        self.place = place
+    def __init__(self, place: Path, data: Path, steps: int, targets: Sequence[str]) -> None:
+        self.place, self.targets = place, targets
         for name in ("tap", "workflow"):
             shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copytree(data, place / DATA)
@@ -69,7 +70,7 @@ class Folder:
 
     def start(self, log: Path) -> subprocess.Popen[bytes]:
         with open(log, "ab") as file:
-            command = [sys.executable, "-m", "snakemake", *TARGETS]
+            command = [sys.executable, "-m", "snakemake", *self.targets]
             return subprocess.Popen(command, cwd=self.place, env=self.environment, stdout=file, stderr=file)
 
     def jobs(self) -> list[int]:
@@ -170,13 +171,21 @@ def kill_and_go_on(folder: Folder, moment: float, log: Path, wait: str) -> tuple
     return f"killed {when} with {at_work}; all ended within {took:.2f} s", kinds
 
 
-def stress(place: Path, data: Path, kills: int, seed: int, steps: int) -> list[str]:
+def stress(place: Path, data: Path, kills: int, seed: int, steps: int, targets: Sequence[str] = TARGETS) -> list[str]:
     """Kills the workflow `kills` times, lets it finish, and compares with a run that nobody killed.
+
+    Args:
+        place: an empty folder.
+        data: the prepared images.
+        kills: how many.
+        seed: of the moments.
+        steps: of each training.
+        targets: of the workflow.
 
     Returns:
         What happened, line by line.
     """
-    quiet, killed = Folder(place / "quiet", data, steps), Folder(place / "killed", data, steps)
+    quiet, killed = (Folder(place / name, data, steps, targets) for name in ("quiet", "killed"))
     quiet.begin()
     killed.begin()
     begun = time.monotonic()
@@ -211,7 +220,7 @@ def stress(place: Path, data: Path, kills: int, seed: int, steps: int) -> list[s
     assert not killed.torn(), killed.torn()
     verified = killed.call("tap.cli", "verify")
     assert verified.returncode == 0, verified.stderr
-    left = killed.call("snakemake", *TARGETS, "--dry-run")
+    left = killed.call("snakemake", *targets, "--dry-run")
     assert "Nothing to be done" in left.stdout + left.stderr, left.stdout[-2000:]
     lines.append(f"kills by kind of job: {', '.join(f'{kind} {count}' for kind, count in hit.items())}")
     lines.append(f"finished; trainings went on from a state {resumed} times; {len(quiet.results())} files the same")
