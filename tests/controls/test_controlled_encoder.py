@@ -131,6 +131,7 @@ def test_matching_and_scale_change_no_selected_set():
     assert not torch.equal(grids["matching_key_1"], grids["matching_random_1"])
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(*[st.integers(0, 20)] * 3).filter(any), min_size=1, max_size=6))
 def test_schedules_in_any_order_meet_the_budget_and_equal_plain_passes(drawn):

@@ -128,6 +128,7 @@ def test_a_count_that_jumps_over_k_ends_with_the_nearest_one():
     assert len(tried) < 200
 
 
+@pytest.mark.slow
 def test_what_cannot_be_reached_is_said(capsys):
     """Gates that answer alike for every patch: all of them stay or one."""
     spec = spec_of()
@@ -143,6 +144,7 @@ def test_what_cannot_be_reached_is_said(capsys):
     assert not capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_counts_are_those_of_what_the_encoder_sees():
     """A task that evaluates in windows: K is a share of a window's patches, an image's count the mean over windows."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forked_job import forked_job
 from safetensors.torch import load_file
 from toy_task import ToyTask, toy_spec
 
@@ -165,29 +166,26 @@ def clear(spec):
         path.unlink()
 
 
-def forked_job():
-    torch.set_num_threads(1)  # a forked process must not wait for its parent's thread pool
-    train_run(toy_spec(), ToyTask(pause=0.01))
+@pytest.mark.slow
+def test_killed_at_any_moment_ends_with_the_same_bits(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path(__file__).parent), *sys.path]))
+    context = get_context("forkserver")
+    context.set_forkserver_preload(["forked_job"])
 
-
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def test_killed_at_any_moment_ends_with_the_same_bits(one_thread):
-    spec, rng = toy_spec(), random.Random(0)
-    begun = time.monotonic()
-    forked_job()
-    usual = time.monotonic() - begun
-    straight, resumed = bits(spec), 0
-    clear(spec)
-    for _ in range(10):
-        process = get_context("fork").Process(target=forked_job)
+    def started():
+        process = context.Process(target=forked_job)
         process.start()
+        return process
+
+    spec, rng = toy_spec(), random.Random(0)
+    for _ in range(2):  # the first starts the server
+        begun = time.monotonic()
+        started().join()
+        usual = time.monotonic() - begun
+        straight, resumed = bits(spec), 0
+        clear(spec)
+    for _ in range(10):
+        process = started()
         process.join(rng.uniform(0.2, 0.8) * usual)
         process.kill()
         process.join()

@@ -88,6 +88,7 @@ def images_of(view):
     return torch.randn(2, 3, *size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies", [0, 1])
 def test_a_killed_training_ends_with_the_bits_of_an_unbroken_one(dies, tasks, tmp_path, monkeypatch):
     made = specs()
@@ -157,6 +158,7 @@ def test_refusals():
         load_run(made["cls"], ViewTask("cls").build_model(made["cls"]))
 
 
+@pytest.mark.slow
 def test_a_replay_is_equal_to_itself_and_finds_another_order_of_the_tasks(monkeypatch):
     made = specs()
     request = {"specs": {}, "folders": {}}

@@ -140,6 +140,7 @@ def test_the_log_holds_loss_norm_and_share_of_each_task(straight):
             assert row[f"{task}.seen"] == BATCHES[task]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", NAMES)
 @pytest.mark.parametrize("passes", [0, 2])
 def test_stopped_anywhere_and_resumed_equals_one_go(tmp_path, straight, task, passes):

@@ -93,6 +93,7 @@ def test_the_published_weights_hold_the_calibrated_threshold():
     assert again["calibrated_mean_count"] == record["calibrated_mean_count"]
 
 
+@pytest.mark.slow
 def test_a_training_with_a_method_s_terms_resumes_to_the_same_weights(first_training):
     """Interrupted half way, with phases, Gumbel draws and a teacher."""
     options = MethodOptions(dynamicvit=DynamicVitOptions(frozen=0.5))

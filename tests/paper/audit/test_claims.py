@@ -81,6 +81,7 @@ def test_every_number_of_the_text_that_can_be_measured_is_judged() -> None:
     assert printed - judged == {name for name in printed if name.split("/")[1] in NOT_MEASURED}
 
 
+@pytest.mark.slow
 def test_every_claim_can_be_asked_where_nothing_is_measured(settings: Path) -> None:
     for claim in load_claims():
         judgement = claim.judge(Evidence("desk", settings))

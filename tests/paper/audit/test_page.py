@@ -71,6 +71,7 @@ def console(log: str) -> list[str]:
     return [line for line in log.splitlines() if ":CONSOLE" in line]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium or chrome is installed; the page is not opened in a browser")
 def test_the_page_works_in_a_browser_without_any_console_message(audit: Audit, page: str, tmp_path: Path) -> None:
     dom, log = browse(page.replace("</body>", VISIT + "</body>"), tmp_path)

@@ -56,6 +56,7 @@ def test_a_score_without_single_images_decides_nothing(results) -> None:
     assert found.sentence.endswith(found.reason)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ours", "verdict"), [(0.85, SUPPORTED), (0.75, CONTRADICTED), (0.8 + 1 / 300, INCONCLUSIVE)])
 def test_average_precision_is_judged_by_its_interval(results, ours: float, verdict: Verdict) -> None:
     runs = [results.run("tap", ours, task="det"), results.run("static", 0.8, task="det")]
@@ -314,6 +315,7 @@ def test_rankings_of_different_criteria_oppose_nothing(results) -> None:
         (6.0, INCONCLUSIVE, CONTRADICTED),
     ],
 )
+@pytest.mark.slow
 def test_ranks_at_a_place_in_every_resample(results, drop: float, first: Verdict, last: Verdict) -> None:
     others = {"random": (6.0, 6.0), "token_l1": (12.0, 12.0)}
     results.probe("cls", "layers", layers({"coverage": (drop, drop), **others}), seeds=(0, 1, 2))

@@ -22,6 +22,7 @@ def test_the_order_is_the_papers_and_holds_every_printed_table():
     assert {stem_of_label(label) for label in ORDER if label.startswith("fig:")} >= set(FIGURES) - {"fig_growth"}
 
 
+@pytest.mark.slow
 def test_each_table_stands_beside_the_printed_one_with_a_line_on_both(made):
     parts = parts_of(made / "results" / "desk")
     assert [part.label for part in parts[: len(ORDER)]] == list(ORDER)
@@ -37,6 +38,7 @@ def test_each_table_stands_beside_the_printed_one_with_a_line_on_both(made):
     assert "http" not in page.replace("http-equiv", "")
 
 
+@pytest.mark.slow
 def test_the_latex_is_ascii_balanced_and_names_what_is_there(made):
     text = to_latex(parts_of(made / "results" / "desk"), "desk")
     assert text.isascii()

@@ -15,6 +15,7 @@ def grown(axis: str, patches: int, batch: int, rate: float, **other) -> dict:
     return {"axis": axis, "patches": patches, "batch": batch, "rate": rate, **(other or numbers)}
 
 
+@pytest.mark.slow
 def test_every_point_is_drawn_once_for_each_side_and_quantity(results, settings: Path) -> None:
     points = [grown("patches", count, 1, 0.5) for count in (196, 784)]
     points += [grown("batch", 196, batch, 0.5) for batch in (1, 8)]

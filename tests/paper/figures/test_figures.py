@@ -88,6 +88,7 @@ def test_equal_data_give_equal_files_that_publishers_take(name: str, probed: Evi
     assert {"results/desk/tidy_probes_seg.csv", "results/desk/probes/seg/layers/per_sample.npz"} < inputs.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_caption_tells_bands_and_protocol(name: str, probed: Evidence, results, monkeypatch) -> None:
     monkeypatch.setattr(build, "files_of", lambda figure: {})  # the picture itself takes a second
@@ -132,6 +133,7 @@ def test_tasks_without_a_common_criterion_have_no_points(results) -> None:
         fig_insight.draw(frame).draw_without_rendering()
 
 
+@pytest.mark.slow
 def test_changed_data_change_the_picture(probed: Evidence) -> None:
     frame = fig_insight.data(probed)
     with styled():
@@ -209,6 +211,7 @@ def cielab(rgb: np.ndarray) -> np.ndarray:
     return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_what_is_not_measured_is_said_in_its_panel(name: str, results) -> None:
     results.probe("cls", "layers", layers((1, 2), None))

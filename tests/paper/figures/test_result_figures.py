@@ -92,6 +92,7 @@ def test_summaries_are_those_of_all_images(of_controls):
     assert "sd" not in set(both["series"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*figures_of("rates"), *figures_of("controls")])
 def test_a_figure_without_results_says_so_and_equal_ones_are_equal_files(name, project, of_runs):
     """Half of the tasks have nothing here, and the figures of controls nothing at all."""
