@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
+from typing import Final
 
-from tap.plan.estimate import PlannedJob
+from tap.plan.estimate import Kind, PlannedJob
+
+_WAITED_FOR: Final[tuple[Kind, ...]] = ("train", "endpoint", "probe")
+"""Kinds of jobs that others wait for, by their names."""
 
 
 def critical_path(jobs: Sequence[PlannedJob], seconds: Mapping[tuple[str, str], float]) -> float:
     """Seconds of the longest chain of jobs that wait for one another."""
-    waited_for = {job.name: job for job in jobs if _is_waited_for(job)}
+    waited_for = {job.name: job for job in jobs if job.kind in _WAITED_FOR}
     ends: dict[str, float] = {}
 
     def end(name: str) -> float:
@@ -21,11 +25,7 @@ def critical_path(jobs: Sequence[PlannedJob], seconds: Mapping[tuple[str, str], 
     def until(job: PlannedJob) -> float:
         return seconds[job.kind, job.name] + max(map(end, job.after), default=0.0)
 
-    return max((end(job.name) if _is_waited_for(job) else until(job) for job in jobs), default=0.0)
-
-
-def _is_waited_for(job: PlannedJob) -> bool:
-    return job.kind in ("train", "endpoint", "probe")
+    return max((end(job.name) if job.kind in _WAITED_FOR else until(job) for job in jobs), default=0.0)
 
 
 def wall_seconds(jobs: Sequence[PlannedJob], seconds: Mapping[tuple[str, str], float], cards: int) -> float:
@@ -51,6 +51,6 @@ def wall_seconds(jobs: Sequence[PlannedJob], seconds: Mapping[tuple[str, str], f
         waiting = left
         now, kind, name, taken = heapq.heappop(running)
         free += taken
-        if kind not in ("evaluate", "control"):
+        if kind in _WAITED_FOR:
             done.add(name)
     return now

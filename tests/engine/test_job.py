@@ -182,8 +182,9 @@ def test_killed_at_any_moment_ends_with_the_same_bits(monkeypatch):
         begun = time.monotonic()
         started().join()
         usual = time.monotonic() - begun
-        straight, resumed = bits(spec), 0
+        straight = bits(spec)
         clear(spec)
+    resumed = 0
     for _ in range(10):
         process = started()
         process.join(rng.uniform(0.2, 0.8) * usual)
