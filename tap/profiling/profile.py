@@ -37,12 +37,13 @@ from tap.plan.runs import task_of
 from tap.profiling.components import components
 from tap.profiling.flops import of_encoder
 from tap.profiling.memory import lean_twin, peak_bytes, weight_bytes
-from tap.profiling.method_flops import REMOVES, from_counts
+from tap.profiling.method_flops import from_counts
 from tap.profiling.rounds import Pass, Rounds, measure
 from tap.profiling.subjects import build, infer, meet_count, trained_split
 from tap.profiling.throughput import dense_model, dense_twin, kernel_of, precision
 from tap.provenance.files import atomic_write
 from tap.provenance.record import BY_HAND, Stamp, record_job
+from tap.reducers.costs import cost_of
 
 TRAINED_SPLIT: Final = "tap:trained_split"
 """TAP with the split of a trained checkpoint of the scale that has these shapes, where there is one."""
@@ -158,7 +159,7 @@ def profile(
         operations, formula = {}, {}
         for name, each in models.items():
             operations[name], trace = of_encoder(each.encoder, images, ids)
-            known = each.encoder.reducer.name in REMOVES
+            known = cost_of(each.encoder.reducer) is not None
             formula[name] = from_counts(each.encoder, trace) / operations[name] if known else None
         rounds = measure(
             _pairs(models, images, ids, how, compiler),

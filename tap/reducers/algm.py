@@ -14,6 +14,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings
+from tap.reducers.costs import BlockCounts, Cost, merging, pairing
 from tap.reducers.merging import Bipartite, Merged, Plan, copy_to_positions, merge, note_merge, regroup
 from tap.reducers.registry import register
 
@@ -158,3 +159,11 @@ def exceeding(similarity: Tensor, layer: int) -> Tensor:
     square = ((values - mean).square() * there).sum(dim=1, keepdim=True) / (number - 1)
     # With a single candidate there is no deviation (nan): nothing merges, as in the public code.
     return (similarity >= mean + square.sqrt() / layer) & there
+
+
+def _own_operations(given: BlockCounts) -> float:
+    local = given.layer == given.reducer.options.local_block
+    return merging(given, given.removed) + (0.0 if local else pairing(given, given.dim))
+
+
+COST = Cost("mlp", own=_own_operations)

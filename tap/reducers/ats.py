@@ -16,6 +16,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, remove
+from tap.reducers.costs import Cost, class_row
 from tap.reducers.registry import register
 
 METHOD = Method(calibrated=True)
@@ -131,3 +132,6 @@ def draw(scores: Tensor, points: Tensor, layout: Layout) -> Tensor:
     # Where all patches but one have no score (or there is only one) nothing can be placed, and everything stays.
     drawn = drawn | ~(spread > 0)
     return drawn if layout.valid is None else drawn & layout.valid
+
+
+COST = Cost("mlp", own=class_row)

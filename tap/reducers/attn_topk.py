@@ -10,6 +10,7 @@ from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, remove
+from tap.reducers.costs import BlockCounts, Cost, all_rows, class_row
 from tap.reducers.registry import register
 
 METHOD = Method(readout="common")
@@ -44,3 +45,10 @@ class AttnTopK(FixedSchedule):
         keep = select(scores, tokens.layout.counts_tensor - count)
         _, tokens = remove(layer, tokens, keep, [count] * tokens.layout.batch, state, keys, scores=scores)
         return run_mlp(block, tokens)
+
+
+def _own_operations(given: BlockCounts) -> float:
+    return class_row(given) if given.reducer.settings.class_token else all_rows(given)
+
+
+COST = Cost("mlp", own=_own_operations)

@@ -20,6 +20,7 @@ from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import IGNORE, FixedSchedule, ReducerSettings, TrainingPass
 from tap.reducers.copies import complete_grid, keep_copies, rejoin
+from tap.reducers.costs import BlockCounts, Cost, linear
 from tap.reducers.precision import in_type_of_weights
 from tap.reducers.registry import register
 
@@ -210,3 +211,17 @@ class Cropr(FixedSchedule):
         """Logits of an auxiliary head `(B, Q, num_classes)`, float32, of token sequences `(B, S, d)`."""
         heads: Any = self.auxiliary
         return heads[stage](self.scorers[stage], states).float()
+
+
+def _own_operations(given: BlockCounts) -> float:
+    """Nothing in the published form, whose queries meet the tokens as they are; else both are projected."""
+    scorer = given.reducer.scorers[given.reducer.layers.index(given.layer)]
+    return 2.0 * (given.rows + scorer.queries.shape[1]) * linear(scorer.k)
+
+
+def _restarts(reducer: Cropr, layer: int) -> bool:
+    """The last block sees all patches again, where they are fused there."""
+    return layer == reducer.settings.depth and reducer.options.last_layer_fusion
+
+
+COST = Cost("end", own=_own_operations, restarts=_restarts)

@@ -11,6 +11,7 @@ from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.method_facts import Method, Row
 from tap.reducers.base import Reducer, ReducerSettings
+from tap.reducers.costs import Cost
 from tap.reducers.registry import register
 
 METHOD = Method(readout="complete")
@@ -27,3 +28,6 @@ class Dense(Reducer):
     def run_block(self, layer: int, block: Block, tokens: Tokens, state: ForwardState) -> Tokens:
         """timm's own block, so that the reference is the model as everybody else runs it."""
         return run_block(block, tokens, as_timm=True)
+
+
+COST = Cost("end")

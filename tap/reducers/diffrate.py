@@ -22,6 +22,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, PartRates, Reducer, ReducerSettings, TrainingPass
+from tap.reducers.costs import BlockCounts, Cost, class_row, merging
 from tap.reducers.merging import Merged, Plan, merge, note_merge, regroup
 from tap.reducers.registry import register
 
@@ -337,3 +338,16 @@ def _rows(patches: Tensor, columns: Tensor) -> Tensor:
 def _ceil(count: float) -> int:
     """Rounds up, except what is whole but for float32."""
     return math.ceil(count - 1e-4)
+
+
+def _own_operations(given: BlockCounts) -> float:
+    """The class token's attention; cosines of the merged patches, which are fewer than the removed ones."""
+    if not given.removed:
+        return 0.0
+    patches = given.reducer.settings.patches or given.width
+    pruned, merged = (counts[given.layer - 1] for counts in given.reducer.counts(patches))
+    cosines = 2.0 * given.images * (pruned - merged) * merged * given.dim
+    return class_row(given) + cosines + merging(given, pruned - merged)
+
+
+COST = Cost("mlp", own=_own_operations)

@@ -16,6 +16,7 @@ from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, TrainingPass
 from tap.reducers.copies import complete_grid, keep_copies
+from tap.reducers.costs import BlockCounts, Cost
 from tap.reducers.mask_decoder import MaskDecoder, mask_losses
 from tap.reducers.registry import register
 
@@ -187,3 +188,24 @@ def exits(confidence: Tensor, threshold: Tensor, kept_per_class: int, valid: Ten
     first[:, 1:] = sorted_group[:, 1:] != sorted_group[:, :-1]
     rank = place - torch.where(first, place, 0).cummax(dim=1).values
     return certain & (torch.empty_like(rank).scatter_(1, order, rank) >= kept_per_class)
+
+
+def _own_operations(given: BlockCounts) -> float:
+    """A decoder with a query for each class: what is linear in patches, in queries, and their attention."""
+    head = given.reducer.heads[given.reducer.layers.index(given.layer)]
+    classes, channels = head.queries.shape
+    patches = given.images * given.width
+    total = patches * head.input_proj.weight.numel() + given.images * classes * head.presence.weight.numel()
+    for _ in head.layers:
+        by_patch, by_query = 2 * channels**2, (4 + 2 + 8) * channels**2  # keys, values; own, across, MLP
+        total += patches * by_patch + given.images * classes * by_query
+        total += 2 * given.images * classes * (classes + given.width) * channels
+    return 2.0 * total
+
+
+def _works(reducer: DToP) -> tuple[int, ...]:
+    """Auxiliary heads predict wherever patches may leave, whether any do or not."""
+    return () if reducer.keep_rate == 1.0 else reducer.layers
+
+
+COST = Cost("end", own=_own_operations, works=_works)

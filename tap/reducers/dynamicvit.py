@@ -16,6 +16,7 @@ from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, PartRates, ReducerSettings, TrainingPass, remove
+from tap.reducers.costs import BlockCounts, Cost, linear
 from tap.reducers.precision import in_type_of_weights
 from tap.reducers.registry import register
 
@@ -166,3 +167,11 @@ class DynamicViT(FixedSchedule):
         options = self.options
         slow = 0.0 if self.progress < options.frozen else options.backbone_lr
         return PartRates(reducer=options.predictor_lr, backbone=slow, head=slow)
+
+
+def _own_operations(given: BlockCounts) -> float:
+    stage = given.reducer.settings.layers.index(given.layer)
+    return 2.0 * float(given.before.sum()) * linear(given.reducer.predictors[stage]) if given.removed else 0.0
+
+
+COST = Cost("block", own=_own_operations)

@@ -17,6 +17,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import FixedSchedule, ReducerSettings
+from tap.reducers.costs import BlockCounts, Cost, class_row
 from tap.reducers.registry import register
 
 METHOD = Method()
@@ -115,3 +116,11 @@ def append_fused(tokens: Tokens, fused: Tensor, patches: int) -> Tokens:
     index = torch.cat([tokens.index, tokens.index.new_full((layout.batch, 1), patches)], dim=1)
     longer = Layout(layout.prefix, tuple(count + 1 for count in layout.counts), layout.order, layout.device)
     return replace(tokens, x=x.flatten(0, 1), layout=longer, index=index)
+
+
+def _own_operations(given: BlockCounts) -> float:
+    """The class token's attention, and the weighted sum of what goes."""
+    return class_row(given) + (2.0 * float(given.before.sum()) * given.dim if given.reducer.options.fuse else 0.0)
+
+
+COST = Cost("mlp", own=_own_operations)

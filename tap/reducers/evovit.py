@@ -18,6 +18,7 @@ from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, TrainingPass
 from tap.reducers.copies import complete_grid, keep_copies, rejoin
+from tap.reducers.costs import BlockCounts, Cost
 from tap.reducers.registry import register
 
 METHOD = Method(readout="own")
@@ -145,3 +146,24 @@ class EvoViT(Reducer):
             return {}
         logits = self.class_head(tokens.x.index_select(0, tokens.layout.prefix_rows(0))).float()
         return {"class_head": self.options.class_weight * F.cross_entropy(logits, given.targets)}
+
+
+def _own_operations(given: BlockCounts) -> float:
+    """The class token's attention on the slow patches, in every block before the last choice."""
+    stages = given.reducer.stages
+    if given.layer + 1 < stages[0] or given.layer >= stages[-1]:
+        return 0.0
+    return 2.0 * given.dim * float((given.after + given.prefix).sum())
+
+
+def _restarts(reducer: EvoViT, layer: int) -> bool:
+    """Slow patches are chosen anew, from all, where a stage begins."""
+    return layer in reducer.stages
+
+
+def _works(reducer: EvoViT) -> tuple[int, ...]:
+    """The class token looks on between the stages too."""
+    return () if reducer.keep_rate == 1.0 else tuple(range(reducer.stages[0] - 1, reducer.stages[-1]))
+
+
+COST = Cost("block", own=_own_operations, restarts=_restarts, works=_works)

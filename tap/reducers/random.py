@@ -11,6 +11,7 @@ from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.method_facts import Method, Row
 from tap.reducers.base import FixedSchedule, remove
+from tap.reducers.costs import Cost
 from tap.reducers.registry import register
 
 METHOD = Method(readout="common")
@@ -38,3 +39,6 @@ class Random(FixedSchedule):
         del hidden, keys
         tokens = attend_survivors(block, tokens, parts)
         return run_mlp(block, tokens)
+
+
+COST = Cost("queries", looks=False)

@@ -14,6 +14,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Row
 from tap.reducers.base import FixedSchedule, ReducerSettings, remove
+from tap.reducers.costs import BlockCounts, Cost, all_rows
 from tap.reducers.registry import register
 
 METHOD = Method(readout="common")
@@ -50,3 +51,11 @@ class Static(FixedSchedule):
         del hidden, keys, query
         tokens = attend_survivors(block, tokens, parts)
         return run_mlp(block, tokens)
+
+
+def _own_operations(given: BlockCounts) -> float:
+    """Queries of the candidates, and what each of them receives."""
+    return 2 * given.rows * given.dim**2 + all_rows(given)
+
+
+COST = Cost("queries", own=_own_operations)

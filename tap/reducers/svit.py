@@ -14,6 +14,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer, ReducerSettings, TrainingPass
+from tap.reducers.costs import BlockCounts, Cost, linear
 from tap.reducers.precision import in_type_of_weights
 from tap.reducers.registry import register
 
@@ -135,3 +136,15 @@ def at_least_one(through: Tensor, probability: Tensor) -> Tensor:
     likeliest = probability == probability.amax(dim=1, keepdim=True)
     first = torch.zeros_like(through).scatter_(1, likeliest.to(torch.uint8).argmax(dim=1, keepdim=True), True)
     return through | (first & ~through.any(dim=1, keepdim=True))
+
+
+def _own_operations(given: BlockCounts) -> float:
+    return 2.0 * float(given.before.sum()) * linear(given.reducer.gates[given.reducer.gated.index(given.layer)])
+
+
+def _restarts(_: SViT, __: int) -> bool:
+    """Every block chooses among all patches."""
+    return True
+
+
+COST = Cost("block", own=_own_operations, restarts=_restarts)

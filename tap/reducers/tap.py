@@ -17,6 +17,7 @@ from tap.encoder.state import ForwardState
 from tap.encoder.tokens import Tokens
 from tap.method_facts import Method, Row
 from tap.reducers.base import Reducer, ReducerSettings, TrainingPass, remove
+from tap.reducers.costs import BlockCounts, Cost
 from tap.reducers.registry import register
 from tap.reducers.tap_estimators import IndependentGates
 
@@ -187,3 +188,11 @@ class Tap(Reducer):
         cells = layout.real_cells(hard)
         mask = torch.ones(layout.rows, dtype=cells.dtype, device=cells.device).index_copy(0, layout.patch_rows, cells)
         return gather_retained(tokens.x, mask, rows)
+
+
+def register_query(given: BlockCounts) -> float:
+    """The register's query; scores are a product and a sum (Eq. 1), readouts a vector each."""
+    return 2.0 * given.images * given.dim**2 if given.removed else 0.0
+
+
+COST = Cost("queries", own=register_query)

@@ -10,8 +10,9 @@ from typing import Any
 
 from tap.encoder.low_rank import add_low_rank
 from tap.method_facts import Method, Row
+from tap.reducers.costs import Cost
 from tap.reducers.registry import register
-from tap.reducers.tap import Tap
+from tap.reducers.tap import Tap, register_query
 
 METHOD = Method(readout="learned", frozen=True)
 ROW = Row("TAP-F (ours)", tasks="all", order=205, in_paper=True)
@@ -25,3 +26,6 @@ class TapF(Tap):
     def prepare_backbone(vit: Any, options: Any) -> None:
         """Freezes the backbone and gives it the task's low-rank updates."""
         add_low_rank(vit, options.rank, options.alpha)
+
+
+COST = Cost("queries", own=register_query)

@@ -13,6 +13,7 @@ from tap.encoder.tokens import Tokens
 from tap.errors import UserError
 from tap.method_facts import Method, Origin, Row
 from tap.reducers.base import Reducer
+from tap.reducers.costs import BlockCounts, Cost, merging, pairing
 from tap.reducers.merging import Bipartite, Merged, copy_to_positions, merge, note_merge, regroup
 from tap.reducers.registry import register
 
@@ -86,3 +87,10 @@ class Tome(Reducer):
                 f"from {patches} to {final} patches; raise the rate"
             )
         return [*removals, *[0] * (depth - len(removals))]
+
+
+def _own_operations(given: BlockCounts) -> float:
+    return pairing(given, given.dim / given.heads) + merging(given, given.removed) if given.removed else 0.0
+
+
+COST = Cost("mlp", own=_own_operations)

@@ -12,7 +12,7 @@ from tap.config.methods import METHODS
 from tap.encoder.low_rank import add_low_rank
 from tap.plan.profiles import PRINTED_SPLITS
 from tap.profiling.flops import of_encoder
-from tap.profiling.method_flops import OWN, REMOVES, from_counts
+from tap.profiling.method_flops import from_counts
 from tap.profiling.subjects import follow
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -44,9 +44,12 @@ def encoder_of(name: str, task: str) -> Any:
     return encoder
 
 
-def test_every_method_has_its_place():
-    assert set(REMOVES) == set(METHODS)
-    assert set(OWN) == set(METHODS) - {"dense", "random"}
+def test_a_method_that_declares_no_cost_has_no_formula(monkeypatch):
+    encoder = encoder_of("random", "cls")
+    _, trace = of_encoder(encoder, tiny_images(encoder, 1), torch.arange(1))
+    monkeypatch.delattr("tap.reducers.random.COST")
+    with pytest.raises(ValueError, match="random"):
+        from_counts(encoder, trace)
 
 
 @pytest.mark.parametrize(("name", "task"), CASES)
