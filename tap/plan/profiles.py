@@ -61,7 +61,7 @@ class Protocol:
         warmup: passes of each side before the first round.
         iterations: measured passes of each side, of all rounds together.
         rounds: repetitions, with the methods in another order each time.
-        repeats: how often a disturbed profile is taken again.
+        repeats: how many disturbed rounds are replaced at most.
         memory_iterations: passes of which the largest peak counts, at batch 1.
         full: subjects whose full model is timed beside their encoder; None for all.
         compiled: whether both sides are timed compiled as well.
@@ -96,10 +96,10 @@ def protocol(key: ProfileKey) -> Protocol:
     if key.shapes == "desk":
         own = task_of(shaped("desk"), key.task).profile
         threads = own.threads if on_cpu else 0
-        return Protocol(own.batch_size, own.dtype, own.warmup, own.iterations, 5, 2, 1, None, not on_cpu, threads)
+        return Protocol(own.batch_size, own.dtype, own.warmup, own.iterations, 5, 5, 1, None, not on_cpu, threads)
     if on_cpu:
-        return Protocol(_CPU_BATCH[key.task], "fp32", 0, 5, 5, 2, 1, (TAP,), False, 2)  # half an hour in all
-    return Protocol(_PAPER_BATCH[key.task], "bf16", 100, 500, 5, 2, 50, None, True, 0)
+        return Protocol(_CPU_BATCH[key.task], "fp32", 0, 5, 5, 5, 1, (TAP,), False, 2)  # half an hour in all
+    return Protocol(_PAPER_BATCH[key.task], "bf16", 100, 500, 5, 5, 50, None, True, 0)
 
 
 def shapes_of(cfg: ScaleConfig) -> tuple[Shapes, ...]:

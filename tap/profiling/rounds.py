@@ -43,7 +43,7 @@ class Rounds:
     Attributes:
         speeds: by the subject's name.
         spread: largest over smallest median dense time of a round, less 1.
-        taken: how often all of it was measured: more than once where an earlier attempt was disturbed.
+        taken: rounds that were measured: more than count where some were disturbed and replaced.
     """
 
     speeds: Mapping[str, Speed]
@@ -52,8 +52,20 @@ class Rounds:
 
     @property
     def disturbed(self) -> bool:
-        """Whether another load disturbed the last attempt as well."""
+        """Whether those that are left are disturbed as well."""
         return self.spread > DISTURBED
+
+
+@dataclass(frozen=True, eq=False)
+class _Round:
+    """Every subject once, each in turn with the reference."""
+
+    timings: Mapping[str, Timing]
+
+    @property
+    def dense(self) -> float:
+        """Median time of the reference: what the machine does at this time."""
+        return statistics.median(timing.reference for timing in self.timings.values())
 
 
 def measure(
@@ -65,7 +77,10 @@ def measure(
     rounds: int,
     repeats: int,
 ) -> Rounds:
-    """Times each pair (reference, subject) in turn in every round; all again where the rounds differ too much.
+    """Times each pair (reference, subject) in turn in every round.
+
+    Where the reference's times of the rounds differ too much, the slowest goes, since a load can only slow down, and
+    another round is taken; which one goes is decided by the reference alone, never by what a subject gained.
 
     Args:
         pairs: by name; the references are the same dense computation, so that their times tell of the machine.
@@ -73,20 +88,20 @@ def measure(
         warmup: passes of each side before the first round.
         iterations: measured passes of each side, over all rounds.
         rounds: how many.
-        repeats: how often a disturbed measurement is taken again.
+        repeats: how many disturbed rounds are replaced at most.
     """
-    for taken in range(1, repeats + 2):
-        found: dict[str, list[Timing]] = {name: [] for name in pairs}
-        dense = []
-        for number in range(rounds):
-            for name in _turned(list(pairs), number):
-                warm = warmup if number == 0 else 0
-                found[name].append(alternate(*pairs[name], device, warm, max(1, iterations // rounds)))
-            dense.append(statistics.median(timings[-1].reference for timings in found.values()))
-        result = Rounds({n: _speed(each) for n, each in found.items()}, max(dense) / min(dense) - 1, taken)
-        if not result.disturbed:
-            break
-    return result
+    kept: list[_Round] = []
+    for taken in range(1, rounds + repeats + 1):
+        warm = warmup if taken == 1 else 0
+        order = _turned(list(pairs), taken - 1)
+        kept.append(_Round({n: alternate(*pairs[n], device, warm, max(1, iterations // rounds)) for n in order}))
+        if len(kept) == rounds:
+            dense = [each.dense for each in kept]
+            spread = max(dense) / min(dense) - 1
+            if spread <= DISTURBED or taken == rounds + repeats:
+                break
+            kept.remove(max(kept, key=lambda each: each.dense))
+    return Rounds({n: _speed([each.timings[n] for each in kept]) for n in pairs}, spread, taken)
 
 
 def _turned(names: Sequence[str], number: int) -> Sequence[str]:

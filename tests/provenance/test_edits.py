@@ -55,6 +55,11 @@ NOTHING = {
         "\n\ndef alternate(",
         "\n\nprint(1)\n\n\ndef alternate(",
     ),
+    "what a method costs, which profiles alone read": (
+        "reducers/tome.py",
+        "pairing(given, given.dim / given.heads)",
+        "pairing(given, given.dim)",
+    ),
     "import that nobody uses yet": (
         "core/temperature.py",
         "from math import cos, pi",
