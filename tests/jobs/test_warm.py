@@ -12,6 +12,8 @@ import pytest
 from tap.jobs import warm
 from tap.provenance.orphans import VARIABLE as WORKFLOW
 
+pytestmark = pytest.mark.slow
+
 SERVER = """
 import os, sys, time
 from tap.jobs import warm
