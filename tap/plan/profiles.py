@@ -98,7 +98,7 @@ def protocol(key: ProfileKey) -> Protocol:
         threads = own.threads if on_cpu else 0
         return Protocol(own.batch_size, own.dtype, own.warmup, own.iterations, 5, 5, 1, None, not on_cpu, threads)
     if on_cpu:
-        return Protocol(_CPU_BATCH[key.task], "fp32", 0, 5, 5, 5, 1, (TAP,), False, 2)  # half an hour in all
+        return Protocol(_CPU_BATCH[key.task], "fp32", 0, 5, 5, 5, 1, (TAP,), False, 2)  # about 34 minutes in all
     return Protocol(_PAPER_BATCH[key.task], "bf16", 100, 500, 5, 5, 50, None, True, 0)
 
 

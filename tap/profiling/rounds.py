@@ -43,7 +43,7 @@ class Rounds:
     Attributes:
         speeds: by the subject's name.
         spread: largest over smallest median dense time of a round, less 1.
-        taken: rounds that were measured: more than count where some were disturbed and replaced.
+        taken: rounds that were measured: more than asked for where some were disturbed and replaced.
     """
 
     speeds: Mapping[str, Speed]

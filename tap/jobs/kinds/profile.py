@@ -27,6 +27,7 @@ from tap.plan.profiles import (
     shapes_of,
 )
 from tap.plan.runs import task_of
+from tap.provenance.fingerprint import module_exists
 
 PROFILE_FOLDER = f"{PROFILES}/{{device}}/{{shapes}}"
 DeviceOption = Annotated[
@@ -71,10 +72,11 @@ class Profile(Job[ProfileKey]):
         return parameters(key)
 
     def roots(self, cfg: ScaleConfig, key: ProfileKey) -> Sequence[str]:
-        """The profiling, and every method that it times."""
+        """The profiling, and every method that it times; whole files, since `COST` is looked up by its name."""
         methods = dict.fromkeys((DENSE, *task_of(shaped(key.shapes), key.task).methods))
         of_models = [root for name in methods for root in code_roots.of_model(key.task, name)]
-        return ("tap.profiling.profile:profile_task", *dict.fromkeys(of_models))
+        files = [name for name in (f"tap.reducers.{method}" for method in methods) if module_exists(name)]
+        return ("tap.profiling.profile:profile_task", *dict.fromkeys((*of_models, *files)))
 
     def libraries(self, key: ProfileKey) -> tuple[str, ...]:
         """Those that compute."""
