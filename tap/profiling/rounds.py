@@ -90,18 +90,24 @@ def measure(
         rounds: how many.
         repeats: how many disturbed rounds are replaced at most.
     """
-    kept: list[_Round] = []
-    for taken in range(1, rounds + repeats + 1):
-        warm = warmup if taken == 1 else 0
-        order = _turned(list(pairs), taken - 1)
-        kept.append(_Round({n: alternate(*pairs[n], device, warm, max(1, iterations // rounds)) for n in order}))
-        if len(kept) == rounds:
-            dense = [each.dense for each in kept]
-            spread = max(dense) / min(dense) - 1
-            if spread <= DISTURBED or taken == rounds + repeats:
-                break
-            kept.remove(max(kept, key=lambda each: each.dense))
-    return Rounds({n: _speed([each.timings[n] for each in kept]) for n in pairs}, spread, taken)
+
+    def take(number: int) -> _Round:
+        warm = 0 if number else warmup
+        order = _turned(list(pairs), number)
+        return _Round({n: alternate(*pairs[n], device, warm, max(1, iterations // rounds)) for n in order})
+
+    kept, taken = [take(number) for number in range(rounds)], rounds
+    while _spread(kept) > DISTURBED and taken < rounds + repeats:
+        kept.remove(max(kept, key=lambda each: each.dense))
+        kept.append(take(taken))
+        taken += 1
+    return Rounds({n: _speed([each.timings[n] for each in kept]) for n in pairs}, _spread(kept), taken)
+
+
+def _spread(rounds: Sequence[_Round]) -> float:
+    """Largest over smallest dense time, less 1."""
+    dense = [each.dense for each in rounds]
+    return max(dense) / min(dense) - 1
 
 
 def _turned(names: Sequence[str], number: int) -> Sequence[str]:
