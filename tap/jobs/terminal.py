@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import logging
+import statistics
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,7 +66,7 @@ class TimeLeft:
     """An estimate of the time that a workflow still takes.
 
     Every job counts for what those of its rule took: in earlier runs by their records, else in this one, else as the
-    average of all. How many run at once shows in how fast that work shrinks.
+    median of all rules. How many run at once shows in how fast that work shrinks.
 
     Args:
         earlier: seconds by rule.
@@ -103,7 +104,7 @@ class TimeLeft:
         typical = {**{rule: sum(values) / len(values) for rule, values in self._seen.items()}, **self._earlier}
         if not typical:
             return None
-        other = sum(typical.values()) / len(typical)
+        other = statistics.median(typical.values())  # one search of hours says nothing of a table
         work = sum(count * typical.get(rule, other) for rule, count in self._left.items() if count > 0)
         done = sum(len(values) * typical.get(rule, other) for rule, values in self._seen.items())
         passed = self._clock() - self._begun
@@ -170,12 +171,12 @@ class Terminal(logging.StreamHandler):
             self.handleError(record)
 
 
-def show_in_lines(logger: logging.Logger, results: Path, at_once: int) -> None:
+def show_in_lines(logger: logging.Logger, results: Sequence[Path], at_once: int) -> None:
     """Puts this module's lines in the place of Snakemake's own on the terminal; `--verbose` keeps those.
 
     Args:
         logger: Snakemake's.
-        results: folder of results of the scale, whose records tell how long jobs take.
+        results: folders with results of the scale, whose records tell how long jobs take; later ones count first.
         at_once: cores.
     """
     own = next((handler for handler in logger.handlers if handler.name == _OWN), None)
@@ -184,6 +185,7 @@ def show_in_lines(logger: logging.Logger, results: Path, at_once: int) -> None:
     terminal = Terminal(own.stream)
     terminal.filters, terminal.name = own.filters, own.name
     terminal.setLevel(own.level)
-    terminal.setFormatter(OneLine(own.formatter, TimeLeft(earlier_seconds(results), at_once)))
+    earlier = {rule: seconds for folder in results for rule, seconds in earlier_seconds(folder).items()}
+    terminal.setFormatter(OneLine(own.formatter, TimeLeft(earlier, at_once)))
     logger.removeHandler(own)
     logger.addHandler(terminal)
