@@ -171,7 +171,7 @@ def test_a_dense_task_has_a_random_encoder_beside_it():
     assert floor == [Run("desk", "seg", "dense", variant="random-encoder", seed=DESK.tasks["seg"].seeds[0])]
     spec, start = job_spec(DESK, floor[0]), job_spec(DESK, start_run(floor[0]))
     assert (start.train, start.start_from) == (DESK.tasks["seg"].dense, "scratch")
-    assert (spec.train, spec.start_from) == (DESK.tasks["seg"].method, "dense"), "like no pruning itself"
+    assert (spec.train, spec.start_from) == (job_spec(DESK, Run("desk", "seg", "dense")).train, "dense")
     for run in (
         Run("desk", "seg", "tap", 0.5, "random-encoder"),
         Run("desk", "cls", "dense", variant="random-encoder"),
