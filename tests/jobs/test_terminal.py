@@ -144,6 +144,7 @@ def test_snakemake_s_own_log_file_keeps_the_full_reasons(tmp_path):
     assert "[] Make a.txt: its files are missing" in lines
     assert "[] second: its files are missing" in lines
     assert any(re.fullmatch(r"1 of 3 done, about 1\d min left", line) for line in lines)
+    assert "2 of 3 done, about 5 min left" in lines
     assert "Finished jobid" not in done.stderr
     (log,) = (tmp_path / ".snakemake/log").iterdir()
     assert "Missing output files: b.txt; Input files updated by another job: a.txt" in " ".join(log.read_text().split())

@@ -34,6 +34,7 @@ from tap.provenance.chain import WORKFLOW_LOCK, Chain, Notes
 from tap.provenance.equivalence import REPLAYED, code_as_recorded
 from tap.provenance.files import hash_files
 from tap.provenance.locks import hold_lock
+from tap.provenance.publish import published_folder
 
 
 def read_settings():
@@ -163,7 +164,7 @@ if workflow.is_main_process:
         refuse_unknown_partitions(asked_partitions())
     except UserError as error:
         sys.exit(f"Error: {error}")
-    show_in_lines(logger, [Path("published", SCALE), Path("results", SCALE)], own_cores())
+    show_in_lines(logger, [published_folder(SCALE), Path("results", SCALE)], own_cores())
 
 
 def hold_workflow_lock():

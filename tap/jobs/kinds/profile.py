@@ -27,7 +27,6 @@ from tap.plan.profiles import (
     shapes_of,
 )
 from tap.plan.runs import task_of
-from tap.provenance.fingerprint import module_exists
 
 PROFILE_FOLDER = f"{PROFILES}/{{device}}/{{shapes}}"
 DeviceOption = Annotated[
@@ -75,8 +74,10 @@ class Profile(Job[ProfileKey]):
         """The profiling, and every method that it times; whole files, since `COST` is looked up by its name."""
         methods = dict.fromkeys((DENSE, *task_of(shaped(key.shapes), key.task).methods))
         of_models = [root for name in methods for root in code_roots.of_model(key.task, name)]
-        files = [name for name in (f"tap.reducers.{method}" for method in methods) if module_exists(name)]
-        return ("tap.profiling.profile:profile_task", *dict.fromkeys((*of_models, *files)))
+        return (
+            "tap.profiling.profile:profile_task",
+            *dict.fromkeys((*of_models, *(f"tap.reducers.{name}" for name in methods))),
+        )
 
     def libraries(self, key: ProfileKey) -> tuple[str, ...]:
         """Those that compute."""
