@@ -164,7 +164,9 @@ if workflow.is_main_process:
         refuse_unknown_partitions(asked_partitions())
     except UserError as error:
         sys.exit(f"Error: {error}")
-    show_in_lines(logger, [published_folder(SCALE), Path("results", SCALE)], own_cores())
+    show_in_lines(
+        logger, [published_folder(SCALE), Path("results", SCALE)], own_cores()
+    )
 
 
 def hold_workflow_lock():
