@@ -582,6 +582,7 @@ class TaskConfig(Strict):
         _check_blocks("probes.layers", self.probes.layers or (), self.model.depth)
         _check_distinct("methods", self.methods)
         _check_chosen(self)
+        _check_options(self)
         _check_tune(self)
         _check_distinct("seeds", self.seeds)
         return self
@@ -593,6 +594,13 @@ def _check_chosen(task: TaskConfig) -> None:
             raise ValueError(
                 f"chosen.{method}.optimizer: its training is that of several tasks; set joint.train.optimizer instead"
             )
+
+
+def _check_options(task: TaskConfig) -> None:
+    for method in task.methods:
+        options = task.options.of(method)
+        if options is not None and (misfit := options.misfit(task.model.width, task.model.depth)):
+            raise ValueError(f"options.{method}: {misfit}")
 
 
 def _check_tune(task: TaskConfig) -> None:

@@ -24,3 +24,17 @@ class Strict(BaseModel):
             if isinstance(value, bool) and annotation is not bool and bool not in get_args(annotation):
                 raise ValueError(f"{name} is {str(value).lower()}, which is no value for it")
         return values
+
+
+class Options(Strict):
+    """Base of the settings of one method."""
+
+    def misfit(self, width: int, depth: int) -> str | None:
+        """What keeps these settings from a model; None where they fit.
+
+        Args:
+            width: its token dimension.
+            depth: its number of blocks.
+        """
+        last = max(getattr(self, "layers", None) or (0,))
+        return f"layers names block {last} of a model with {depth} blocks" if last > depth else None

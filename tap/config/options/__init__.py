@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import create_model
 
-from tap.config.strict import Strict
+from tap.config.strict import Options, Strict
 
 
-def _model_in(method: str) -> type[Strict]:
+def _model_in(method: str) -> type[Options]:
     """The one model of a method's file.
 
     Raises:
@@ -26,7 +26,7 @@ def _model_in(method: str) -> type[Strict]:
     """
     module = importlib.import_module(f"{__name__}.{method}")
     own = [part for part in vars(module).values() if isinstance(part, type) and part.__module__ == module.__name__]
-    if len(own) != 1 or not issubclass(own[0], Strict):
+    if len(own) != 1 or not issubclass(own[0], Options):
         raise ValueError(f"tap/config/options/{method}.py: must hold one class, the settings of '{method}'")
     return own[0]
 
@@ -38,7 +38,7 @@ OPTIONS: Final = {found.name: _model_in(found.name) for found in pkgutil.iter_mo
 class _OfMethods(Strict):
     """Settings of single methods; what is not named keeps the public recipe."""
 
-    def of(self, method: str) -> Strict | None:
+    def of(self, method: str) -> Options | None:
         """The options of a method, the public recipe where nothing is set; None for a method without any."""
         if method not in OPTIONS:
             return None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from tap.config.strict import Strict
+from tap.config.strict import Options
 
 
-class AlgmOptions(Strict):
+class AlgmOptions(Options):
     """ALGM."""
 
     local_block: int = Field(1, ge=1, description="block that merges windows of 2 x 2 patches (public)")

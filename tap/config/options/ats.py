@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tap.config.strict import Strict
+from tap.config.strict import Options
 
 
-class AtsOptions(Strict):
+class AtsOptions(Options):
     """ATS."""
 
     first_block: int = Field(4, ge=1, description="first block that samples (public)")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from tap.config.strict import Share, Strict, Weight
+from tap.config.strict import Options, Share, Weight
 
 
-class DiffRateOptions(Strict):
+class DiffRateOptions(Options):
     """DiffRate."""
 
     candidates: int = Field(49, ge=2, description="candidate counts of each decision (public: every 4th of 196)")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tap.config.strict import Share, Strict, Weight
+from tap.config.strict import Options, Share, Weight
 
 
-class DtopOptions(Strict):
+class DtopOptions(Options):
     """DToP."""
 
     layers: tuple[int, ...] = Field(
@@ -27,3 +27,10 @@ class DtopOptions(Strict):
     pruned_from: Share = Field(
         0.5, description="share of the training after which patches exit there too (public: a training of its own)"
     )
+
+    def misfit(self, width: int, depth: int) -> str | None:
+        """As for all, and the auxiliary heads split their channels evenly."""
+        channels = self.channels or width // 2
+        if channels % self.heads:
+            return f"{channels} channels of the auxiliary heads are not a multiple of heads {self.heads}"
+        return super().misfit(width, depth)

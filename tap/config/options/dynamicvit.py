@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from tap.config.strict import Share, Strict, Weight
+from tap.config.strict import Options, Share, Weight
 
 
-class DynamicVitOptions(Strict):
+class DynamicVitOptions(Options):
     """DynamicViT."""
 
     ratio_weight: Weight = Field(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field, model_validator
 
-from tap.config.strict import Share, Strict
+from tap.config.strict import Options, Share
 
 
-class EvitOptions(Strict):
+class EvitOptions(Options):
     """EViT."""
 
     fuse: bool = Field(True, description="fuse the removed tokens into one (public default)")

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from tap.config.strict import Share, Strict
+from tap.config.strict import Options, Share
 
 
-class EvoVitOptions(Strict):
+class EvoVitOptions(Options):
     """Evo-ViT."""
 
     first_block: int = Field(5, ge=2, description="block from which on half of the patches are fast (public: DeiT)")

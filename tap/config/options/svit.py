@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tap.config.strict import Share, Strict, Weight
+from tap.config.strict import Options, Share, Weight
 
 
-class SvitOptions(Strict):
+class SvitOptions(Options):
     """SViT."""
 
     layers: tuple[int, ...] | None = Field(

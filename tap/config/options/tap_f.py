@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from tap.config.strict import Strict
+from tap.config.strict import Options
 
 
-class TapFOptions(Strict):
+class TapFOptions(Options):
     """TAP-F."""
 
     rank: int = Field(8, ge=1, description="rank of the low-rank updates (paper)")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tap.config.strict import Strict
+from tap.config.strict import Options
 
 
-class TomeOptions(Strict):
+class TomeOptions(Options):
     """ToMe."""
 
     removals: tuple[int, ...] | None = Field(
