@@ -64,6 +64,11 @@ VARIANTS: Final[Mapping[str, Variant]] = {
 }
 """By name. `variants` of a scale says which of them it makes."""
 
+COUNTS_VARY: Final = frozenset(
+    name for name, variant in VARIANTS.items() if _INDEPENDENT.items() <= variant.changes.items()
+)
+"""Variants that give up the exact count, which is what they are compared for."""
+
 
 def changes_of(variant: str) -> Mapping[str, Any]:
     """What a variant, or a start of joint trainings, changes; nothing for the main one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tap.config.variants import COUNTS_VARY
 from tap.core.accounting import controller_parameters
 from tap.core.budget import keep_count
 from tap.paper.audit.decision import above, all_above, over_runs
@@ -59,14 +60,17 @@ def between(
 
 
 def exact_count(evidence: Evidence, *, task: str, method: str) -> Outcome:
-    """Whether every image of every run of a method keeps exactly K patches, at every rate that was measured."""
+    """Whether every image of every run of a method keeps exactly K patches, at every rate that was measured.
+
+    Variants with independent gates are left out: that their counts vary is what they are there to show.
+    """
     wrong, runs, rates = [], [], set()
     for selector in evidence.measured(task).selectors(method):
         rate = float(selector.rpartition("@")[2])
         patches = evidence.per_seed(task, selector, "patches")
         spreads = evidence.per_seed(task, selector, "final_tokens_sd")
         for run, mean in evidence.per_seed(task, selector, "final_tokens_mean").items():
-            if run not in patches or run not in spreads:
+            if run not in patches or run not in spreads or Run.parse(evidence.scale, run).variant in COUNTS_VARY:
                 continue
             runs.append(run)
             rates.add(rate)
