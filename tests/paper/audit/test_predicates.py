@@ -222,6 +222,13 @@ def test_exact_counts_at_every_rate(results, metrics: dict, verdict: Verdict) ->
     assert ask(results, "exact_count", task="cls", method="tap_f").verdict == NOT_MEASURED
 
 
+def test_independent_gates_are_no_witness_against_an_exact_count(results) -> None:
+    runs = [results.run("tap_f"), results.run("tap_f", variant="independent", final_tokens_mean=5.0)]
+    assert ask(results, "exact_count", *runs, task="cls", method="tap_f").verdict == SUPPORTED
+    runs.append(results.run("tap_f", variant="hard_only", final_tokens_mean=5.0))
+    assert ask(results, "exact_count", *runs, task="cls", method="tap_f").verdict == CONTRADICTED
+
+
 def test_added_parameters_are_3d_plus_2(results) -> None:
     results.gather(results.run("tap", parameters_added=3 * 96 + 2))
     assert ask(results, "added_parameters", task="cls", a="tap").verdict == SUPPORTED
