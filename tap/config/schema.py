@@ -598,8 +598,10 @@ def _check_chosen(task: TaskConfig) -> None:
 
 def _check_options(task: TaskConfig) -> None:
     for method in task.methods:
-        options = task.options.of(method)
-        if options is not None and (misfit := options.misfit(task.model.width, task.model.depth)):
+        if (options := task.options.of(method)) is None:
+            continue
+        _check_blocks(f"options.{method}: layers", getattr(options, "layers", None) or (), task.model.depth)
+        if misfit := options.misfit(task.model.width):
             raise ValueError(f"options.{method}: {misfit}")
 
 

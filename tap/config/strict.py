@@ -29,12 +29,6 @@ class Strict(BaseModel):
 class Options(Strict):
     """Base of the settings of one method."""
 
-    def misfit(self, width: int, depth: int) -> str | None:
-        """What keeps these settings from a model; None where they fit.
-
-        Args:
-            width: its token dimension.
-            depth: its number of blocks.
-        """
-        last = max(getattr(self, "layers", None) or (0,))
-        return f"layers names block {last} of a model with {depth} blocks" if last > depth else None
+    def misfit(self, width: int) -> str | None:
+        """What keeps these settings from a model of this token dimension; None where they fit."""
+        return None

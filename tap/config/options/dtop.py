@@ -28,9 +28,9 @@ class DtopOptions(Options):
         0.5, description="share of the training after which patches exit there too (public: a training of its own)"
     )
 
-    def misfit(self, width: int, depth: int) -> str | None:
-        """As for all, and the auxiliary heads split their channels evenly."""
+    def misfit(self, width: int) -> str | None:
+        """The auxiliary heads must split their channels evenly."""
         channels = self.channels or width // 2
         if channels % self.heads:
             return f"{channels} channels of the auxiliary heads are not a multiple of heads {self.heads}"
-        return super().misfit(width, depth)
+        return None
