@@ -35,10 +35,10 @@ SETTINGS = '''"""Settings of the test's method."""
 
 from pydantic import Field
 
-from tap.config.strict import Share, Strict
+from tap.config.strict import Options, Share
 
 
-class FirstOptions(Strict):
+class FirstOptions(Options):
     """First patches."""
 
     slope: Share = Field(0.25, description="for a test")
