@@ -200,7 +200,10 @@ def _is_of_another_scale(record: Record, scale: str) -> bool:
 
 def _take_in(name: str, path: Path, records: dict[str, Record], unreadable: list[str]) -> None:
     """Adds a JSON file to the records if it is one, or to the unreadable ones if it is damaged."""
-    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:  # removed since it was listed, by a job that runs beside this one and makes it anew
+        return
     try:
         content = parse_record(text)
         if content is not None:
