@@ -24,7 +24,8 @@ from tap.plan.tuning import (
 )
 
 DESK = load_scale("desk")
-TAP_BEST = {"controller": {"register_start": "class_token"}, "optimizer": {"controller_lr_scale": 30.0}}
+LARGEST = DESK.tasks["cls"].tune.controller_lr_scales[-1]
+TAP_BEST = {"controller": {"register_start": "class_token"}, "optimizer": {"controller_lr_scale": LARGEST}}
 
 
 @pytest.mark.parametrize("scale", ["smoke", "desk", "paper"])

@@ -20,6 +20,7 @@ DESK = load_scale("desk")
 CLASSIFICATION = DESK.tasks["cls"].model_copy(update={"chosen": {}})
 CFG = DESK.model_copy(update={"tasks": {**DESK.tasks, "cls": CLASSIFICATION}})
 BEST = {"static": 4, "random": 3}
+LARGEST = CLASSIFICATION.tune.controller_lr_scales[-1]
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_what_the_settings_do_not_have_is_named(searched: Path) -> None:
     assert other(found) == {"Random"}
     (found,) = searches_of(chosen({"static": static, "random": {"optimizer": {"lr": 9e-4}}}), searched)
     assert other(found) == set()
-    tap = {"controller": {"register_start": "class_token"}, "optimizer": {"controller_lr_scale": 30}}
+    tap = {"controller": {"register_start": "class_token"}, "optimizer": {"controller_lr_scale": LARGEST}}
     (found,) = searches_of(chosen({"static": static, "random": {"optimizer": {"lr": 9e-4}}, "tap": tap}), searched)
     assert other(found) == {"TAP-J (ours)"}
 
@@ -76,7 +77,7 @@ def test_the_audit_shows_candidates_scores_and_what_is_in_use(searched: Path, au
     row = next(line for line in text.splitlines() if line.startswith("| Static rule |"))
     assert row.endswith("lr 0.003: 71.00 | lr 0.003 | **no** |")
     assert "lr 0.003: diverged | lr 0.0003 |" in text
-    assert "register_start class_token, controller_lr_scale 30: 70.00 |" in text
+    assert f"register_start class_token, controller_lr_scale {LARGEST:g}: 70.00 |" in text
     assert "Trainings of 128, 256, 512 steps; Kendall's tau of each with the next" in text
     assert "<strong>lr 0.003: 71.00</strong>" in page
     assert len(tree["searches"][0]["methods"]) == len(CFG.tasks["cls"].methods) - 1
