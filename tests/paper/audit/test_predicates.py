@@ -5,7 +5,6 @@ import shutil
 import numpy as np
 import pytest
 
-from tap.config import load_scale
 from tap.errors import UserError
 from tap.paper.audit.outcome import Outcome, Verdict
 from tap.paper.audit.predicates import PREDICATES
@@ -231,7 +230,7 @@ def test_independent_gates_are_no_witness_against_an_exact_count(results) -> Non
 
 
 def test_added_parameters_are_3d_plus_2(results) -> None:
-    width = load_scale(results.scale, root=results.root).tasks["cls"].model.width
+    width = Evidence(results.scale, results.root).settings.tasks["cls"].model.width
     results.gather(results.run("tap", parameters_added=3 * width + 2))
     assert ask(results, "added_parameters", task="cls", a="tap").verdict == SUPPORTED
     runs = [results.run("tap", seed=1, parameters_added=3 * width)]
