@@ -69,7 +69,7 @@ def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
 def main_runs(cfg: ScaleConfig, task: str) -> list[Run]:
     """The runs behind a task's main table: each method at the main rate.
 
-    A dense task has one more: no pruning with a random encoder, which says what a trained encoder is worth.
+    A dense task has one more of each seed: no pruning with a random encoder, which says what a trained encoder is worth.
 
     Raises:
         UserError: the scale does not have the task.
@@ -81,7 +81,7 @@ def main_runs(cfg: ScaleConfig, task: str) -> list[Run]:
         for seed in seeds_of(cfg, task, method)
     ]
     if TASKS[task].floors and settings.start_from == "dense":  # at paper scale it would cost as much as a method
-        runs.append(Run(cfg.scale, task, DENSE, variant=RANDOM_ENCODER, seed=settings.seeds[0]))
+        runs += [Run(cfg.scale, task, DENSE, variant=RANDOM_ENCODER, seed=seed) for seed in settings.seeds]
     return runs
 
 

@@ -166,9 +166,11 @@ def test_a_spec_that_is_no_json_object_is_refused(text):
         parse_job(text, "train", DESK, TAP_RUN)
 
 
-def test_a_dense_task_has_a_random_encoder_beside_it():
+def test_a_dense_task_has_a_random_encoder_of_each_seed_beside_it():
     floor = [run for run in runs_of_table(DESK, "seg") if run.variant == "random-encoder"]
-    assert floor == [Run("desk", "seg", "dense", variant="random-encoder", seed=DESK.tasks["seg"].seeds[0])]
+    seeds = DESK.tasks["seg"].seeds
+    assert len(seeds) == 3
+    assert floor == [Run("desk", "seg", "dense", variant="random-encoder", seed=seed) for seed in seeds]
     spec, start = job_spec(DESK, floor[0]), job_spec(DESK, start_run(floor[0]))
     assert (start.train, start.start_from) == (DESK.tasks["seg"].dense, "scratch")
     assert (spec.train, spec.start_from) == (job_spec(DESK, Run("desk", "seg", "dense")).train, "dense")

@@ -31,7 +31,7 @@ def test_a_table_needs_exactly_the_jobs_of_its_task(project):
 def test_detection_starts_from_the_common_backbone(project):
     planned = project.planned("paper_tables/tab_det.tex")
     assert (planned["prepare_data"], planned["pretrain"], planned["endpoint"]) == (2, 1, 1)
-    assert planned["train_dense"] == 4  # and a floor: a head on a random encoder; each with its start
+    assert planned["train_dense"] == 4  # and a floor of the one seed: a head on a random encoder; each with its start
     assert planned["evaluate"] == 2 + planned["train_method"] + planned["train_joint"] - 1  # a start is not evaluated
 
 
