@@ -202,14 +202,13 @@ def _take_in(name: str, path: Path, records: dict[str, Record], unreadable: list
     """Adds a JSON file to the records if it is one, or to the unreadable ones if it is damaged."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:  # removed since it was listed, by a job that runs beside this one and makes it anew
-        return
-    try:
         content = parse_record(text)
         if content is not None:
             parts = [content.get("inputs", {}), content.get("outputs", {})]
             if not all(isinstance(facts, dict) for part in parts for facts in part.values()):
                 raise ValueError("files without facts")
             records[name] = Record(name, content, is_sealed(text, content))
+    except FileNotFoundError:
+        pass  # removed since it was listed, by a job that runs beside this one and makes it anew
     except (ValueError, AttributeError):
         unreadable.append(name)
