@@ -29,10 +29,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FIRST_STEPS, LATER_STEPS = 3, 2
+FIRST_STEPS = 2
 PLACES = (0.25, 0.5, 0.75)
-"""Shares of a training at which a few more steps are replayed, beside its first and its last ones."""
-IMAGES, PROBE_IMAGES = 64, 8
+"""Shares of a training at which one more step is replayed, beside its first and its last ones."""
+IMAGES, REGISTER_IMAGES, PROBE_IMAGES = 32, 4, 8
+"""Of an evaluation, of its diagnostics of a register, which pass each image ten times, and of a probe."""
 _TIMED = ("per_second", "speedup", "seconds", "latency")
 """Parts of names of metrics that are measured by the clock: no replay can repeat these."""
 
@@ -106,7 +107,7 @@ def replay_training(request: dict[str, Any]) -> Trace:
     total = take("tap.engine.streams", "total_steps")(spec.train, stream.steps_per_epoch)
     how = {"loop": take("tap.engine.joint", "train_mixed")} if getattr(spec, "mixed", None) else {}
     trace, gradients = Trace(), {}
-    _watch_gradients(task, gradients)
+    _watch(task, gradients)
     _replay_steps(trace, job, total, gradients, lambda: job.train_run(spec, task, **how), request.get("weights"))
     _add_published(trace, "end", Path(request["folder"]))
     return trace
@@ -123,10 +124,12 @@ def replay_joint_training(request: dict[str, Any]) -> Trace:
     trace, gradients, get_task = Trace(), {}, job.get_task
 
     def watched(spec: Any) -> Any:
-        task = get_task(spec)
-        _watch_gradients(task, gradients, f"{spec.task} ")
-        return task
+        if spec.task not in tasks:
+            tasks[spec.task] = get_task(spec)
+            _watch(tasks[spec.task], gradients, f"{spec.task} ")
+        return tasks[spec.task]
 
+    tasks: dict[str, Any] = {}
     job.get_task = watched
     try:
         _replay_steps(trace, job, total, gradients, lambda: job.train_joint_run(specs))
@@ -176,8 +179,8 @@ def _replay_steps(
             for part in ("model", "optimizer", "ema"):
                 trace.add(place, part, content[part] or {})
             gradients.clear()
-            kept.update(copy.deepcopy({key: value for key, value in content.items() if key != "rows"}), rows=[])
             if States.until <= step < total:
+                kept.update(copy.deepcopy({key: value for key, value in content.items() if key != "rows"}), rows=[])
                 raise _Enough
 
         def finish(self) -> None:
@@ -204,8 +207,8 @@ def _add_published(trace: Trace, place: str, folder: Path) -> None:
 
 def segments(total: int) -> list[tuple[int, int]]:
     """Which steps of a training are replayed, as starts and lengths: all of a short one."""
-    later = [*(int(total * share) for share in PLACES), total - LATER_STEPS]
-    wanted = [(0, FIRST_STEPS), *((start, LATER_STEPS) for start in later)]
+    later = [*(int(total * share) for share in PLACES), total - 1]
+    wanted = [(0, FIRST_STEPS), *((start, 1) for start in later)]
     found: list[tuple[int, int]] = []
     reached = 0
     for start, steps in wanted:
@@ -223,6 +226,8 @@ def replay_evaluation(request: dict[str, Any]) -> Trace:
         limits["profile"] = {"warmup": 1, "iterations": 1}
     images = request["spec"]["data"].get("limit_val")
     limits["data"] = {"limit_val": min(images or IMAGES, IMAGES)}
+    if "register_images" in request["spec"]["eval"]:  # an older tree has no such diagnostics
+        limits["eval"] = {"register_images": min(request["spec"]["eval"]["register_images"] or IMAGES, REGISTER_IMAGES)}
     spec = _spec(request["spec"], limits)
     task = take("tap.tasks.registry", "get_task")(spec)
     take("tap.studies.evaluation", "evaluate_run")(spec, task)
@@ -287,9 +292,15 @@ def _spec(settings: dict[str, Any], changes: dict[str, dict[str, Any]]) -> Any:
     return take("tap.config.schema", "JobSpec").model_validate(whole)
 
 
-def _watch_gradients(task: Any, gradients: dict[str, Any], prefix: str = "") -> None:
-    """Has every model that the task builds note its gradients, by names with a prefix."""
-    build = task.build_model
+def _watch(task: Any, gradients: dict[str, Any], prefix: str = "") -> None:
+    """Has every model that a task builds note its gradients, by names with a prefix, and its data opened once."""
+    build, open_splits, opened = task.build_model, task.datasets, {}
+
+    def datasets(spec: Any) -> Any:
+        key = spec.model_dump_json()
+        if key not in opened:
+            opened[key] = open_splits(spec)
+        return opened[key]
 
     def built(spec: Any) -> Any:
         model = build(spec)
@@ -301,7 +312,7 @@ def _watch_gradients(task: Any, gradients: dict[str, Any], prefix: str = "") -> 
             )
         return model
 
-    task.build_model = built
+    task.build_model, task.datasets = built, datasets
 
 
 def _weights(path: str, like: dict[str, Any]) -> dict[str, Any]:

@@ -31,9 +31,9 @@ def test_values_are_told_apart_by_bits_type_and_shape():
 def test_the_first_the_last_and_steps_in_between_are_replayed(total):
     found = [step for start, steps in driver.segments(total) for step in range(start, start + steps)]
     assert found == sorted(set(found))
-    assert found[:3] == list(range(min(3, total)))
+    assert found[:2] == list(range(min(2, total)))
     assert found[-1] == total - 1
-    assert len(found) == {12: 10, 11: 10}.get(total, min(total, 11))
+    assert len(found) == min(total, 6)
 
 
 def test_an_interface_that_is_not_there_is_named():
@@ -45,7 +45,7 @@ def test_an_interface_that_is_not_there_is_named():
 
 @pytest.fixture
 def replay(tmp_path, monkeypatch):
-    """Replays a training of 12 steps from random weights, of which 10 are looked at."""
+    """Replays a training of 12 steps from random weights, of which 6 are looked at."""
     if not DATA.is_dir():
         pytest.skip("needs the data: tap data prepare cls")
     from tap.engine import job
@@ -77,10 +77,10 @@ def test_a_replay_is_equal_to_itself_and_finds_small_changes_of_meaning(replay, 
 
     before = replay()
     places = list(dict.fromkeys(place for place, _, _ in before["trace"]))
-    assert places == [*(f"step {step}" for step in (0, 1, 2, 3, 4, 6, 7, 9, 10, 11)), "end"]
+    assert places == [*(f"step {step}" for step in (0, 1, 3, 6, 9, 11)), "end"]
     found = compare(before, replay())
     assert found.equal
-    assert found.compared > 5000
+    assert found.compared > 3000
 
     late = tap.cosine_temperature
     changes = {
