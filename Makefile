@@ -21,6 +21,8 @@ STAMP := $(VENV)/.made-from-$(shell sha256sum requirements.lock | cut -c1-16)
 # One more than there are cores: tests wait for processes that they start.
 WORKERS := $(shell echo $$(( $$(nproc) + 1 )))
 export PATH := $(abspath $(VENV))/bin:$(PATH)
+# Where a machine forbids bytecode, each of hundreds of processes would compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 reproduce: $(STAMP)
 	tap remake $(TARGET) $(if $(SCALE),--scale $(SCALE))

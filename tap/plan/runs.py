@@ -69,7 +69,7 @@ def runs_of_table(cfg: ScaleConfig, task: str) -> list[Run]:
 def main_runs(cfg: ScaleConfig, task: str) -> list[Run]:
     """The runs behind a task's main table: each method at the main rate.
 
-    A dense task has one more of each seed: no pruning with a random encoder, which says what a trained encoder is worth.
+    A dense task has one more of each seed: no pruning with a random encoder. It says what a trained encoder is worth.
 
     Raises:
         UserError: the scale does not have the task.
