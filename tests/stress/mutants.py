@@ -122,10 +122,10 @@ MUTANTS = [
         "cls/attn_topk",
     ),
     Mutant(
-        "second residual doubled",
+        "attention's residual doubled",
         "encoder/blocks.py",
-        "block.ls1(out), tokens, None))\n    hidden, query",
-        "2 * block.ls1(out), tokens, None))\n    hidden, query",
+        "block.ls1(out), tokens, None)",
+        "2 * block.ls1(out), tokens, None)",
         "cls/tap",
     ),
     Mutant(
