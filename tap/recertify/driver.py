@@ -26,6 +26,7 @@ import hashlib
 import importlib
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -253,22 +254,17 @@ def replay_probe(request: dict[str, Any]) -> Trace:
     return trace
 
 
-def fingerprints(requests: list[dict[str, Any]]) -> list[str | None]:
-    """Hash of the tree's code behind some jobs; None where the tree does not have a job.
+def fingerprint(request: dict[str, Any]) -> str | None:
+    """Hash of the tree's code behind a job; None where the tree does not have it, or cannot say it.
 
     Args:
-        requests: each with `job` (train, evaluate, probe), `task` and `method`.
+        request: with `job` (train, evaluate, probe), `task` and `method`.
     """
-    found = []
-    for request in requests:
-        try:
-            found.append(_fingerprint(**request).partition(" ")[0])
-        except Missing:
-            raise
-        except Exception as error:  # of an unknown task or method, in the tree's own words
-            print(f"{request}: {error!r}", file=sys.stderr)
-            found.append(None)
-    return found
+    try:
+        return _fingerprint(**request).partition(" ")[0]
+    except Exception as error:  # of an unknown task or method, in the tree's own words
+        print(f"{request}: {error!r}", file=sys.stderr)
+        return None
 
 
 def _fingerprint(job: str, scale: str, run: str, task: str, method: str, kind: str) -> str:
@@ -334,32 +330,38 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def main(arguments: list[str]) -> None:
-    """``driver.py REQUESTS ANSWERS``: reads what to do, and writes what came of each."""
-    requests = json.loads(Path(arguments[0]).read_text())
-    answers = Path(arguments[1])
+def replay(request: dict[str, Any]) -> dict[str, Any]:
+    """What a job computed, or why it did not."""
     replays = {
         "train": replay_training,
         "train_joint": replay_joint_training,
         "evaluate": replay_evaluation,
         "probe": replay_probe,
     }
-    if requests["do"] == "fingerprints":
-        try:
-            answers.write_text(json.dumps(fingerprints(requests["jobs"])))
-        except Missing as error:
-            answers.write_text(json.dumps({"missing": str(error)}))
-        return
-    done: list[dict[str, Any]] = []
-    for number, request in enumerate(requests["jobs"]):
-        try:
-            same = requests["jobs"].index(request)  # a joint training is asked for by the run of each of its tasks
-            done.append(done[same] if same < number else {"trace": replays[request["job"]](request).entries})
-        except Missing as error:
-            done.append({"missing": str(error)})
-        except Exception as error:  # whatever the code of the tree does is what the replay shows
-            done.append({"error": f"{type(error).__name__}: {error}"})
-        answers.write_text(json.dumps(done))
+    try:
+        return {"trace": replays[request["job"]](request).entries}
+    except Missing as error:
+        return {"missing": str(error)}
+    except Exception as error:  # whatever the code of the tree does is what the replay shows
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def main(arguments: list[str]) -> None:
+    """``driver.py REQUESTS ANSWERS``: reads what to do, and writes what came of each job into a line of its own."""
+    requests = json.loads(Path(arguments[0]).read_text())
+    answer = fingerprint if requests["do"] == "fingerprints" else replay
+    keys = [json.dumps(request, sort_keys=True) for request in requests["jobs"]]
+    shared = {
+        key for key, times in Counter(keys).items() if times > 1
+    }  # a joint training, asked for by each task's run
+    known: dict[str, str] = {}
+    with open(arguments[1], "w", encoding="utf-8") as answers:
+        for key, request in zip(keys, requests["jobs"], strict=True):
+            line = known.get(key) or json.dumps(answer(request))
+            if key in shared:
+                known[key] = line
+            answers.write(f"{line}\n")
+            answers.flush()
 
 
 if __name__ == "__main__":

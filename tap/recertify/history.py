@@ -18,6 +18,7 @@ from tap.provenance.fingerprint import PACKAGE, SOURCES
 DRIVER: Final = Path(__file__).with_name("driver.py")
 FOLDER: Final = Path(".tap") / "recertify"
 """Where work trees and scratch projects lie while they are needed."""
+ANSWERS: Final = ".answers.jsonl"
 
 
 def git(*arguments: str, repository: Path = SOURCES) -> str:
@@ -82,14 +83,18 @@ def commit_of(tree: Path, wanted: Mapping[str, Any], fingerprint: str, candidate
     """
     for commit in candidates:
         git("checkout", "--detach", "--quiet", "--force", commit, repository=tree)
-        found = run_driver(tree, {"do": "fingerprints", "jobs": [wanted]}, tree)
-        if isinstance(found, list) and found[0] == fingerprint:
+        if fingerprints_of(tree, [wanted]) == [fingerprint]:
             return commit
     return None
 
 
-def run_driver(tree: Path, requests: Mapping[str, Any], folder: Path) -> Any:
-    """What the driver answers with the code of a tree.
+def fingerprints_of(tree: Path, jobs: Sequence[Mapping[str, Any]]) -> list[str | None]:
+    """Fingerprints of the code behind jobs in a tree; None for a job that the tree does not have, or cannot say."""
+    return [*read_answers(run_driver(tree, {"do": "fingerprints", "jobs": list(jobs)}, tree))]
+
+
+def run_driver(tree: Path, requests: Mapping[str, Any], folder: Path) -> Path:
+    """The file with what the driver answers with the code of a tree: a line of JSON per job (`read_answers`).
 
     Args:
         tree: folder that holds the package.
@@ -97,15 +102,30 @@ def run_driver(tree: Path, requests: Mapping[str, Any], folder: Path) -> Any:
         folder: the project to do it in.
 
     Raises:
-        UserError: the driver ended without an answer, with the last that it said.
+        UserError: the driver ended before the last answer, with the last that it said.
     """
-    questions, answers = folder / ".questions.json", folder / ".answers.json"
+    questions, answers = folder / ".questions.json", folder / ANSWERS
     answers.unlink(missing_ok=True)
     questions.write_text(json.dumps(requests), encoding="utf-8")
     # -P: what lies beside the driver must not hide modules of the tree, nor does the current folder.
     command = [sys.executable, "-P", str(DRIVER), questions.name, answers.name]
     environment = {**os.environ, "PYTHONPATH": str(tree.resolve())}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-    if not answers.is_file():
+    if done.returncode != 0 or answered(folder) != len(requests["jobs"]):
         raise UserError(f"replay with the code in {tree}: {done.stderr.strip()[-600:] or 'ended without an answer'}")
-    return json.loads(answers.read_text(encoding="utf-8"))
+    return answers
+
+
+def answered(folder: Path) -> int:
+    """How many answers a driver has given in a project so far."""
+    try:
+        with open(folder / ANSWERS, encoding="utf-8") as lines:
+            return sum(line.endswith("\n") for line in lines)
+    except FileNotFoundError:
+        return 0
+
+
+def read_answers(path: Path) -> Iterator[Any]:
+    """Answers of the driver one by one: all of them together may be larger than memory."""
+    with open(path, encoding="utf-8") as lines:
+        yield from map(json.loads, lines)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tap.config.schema import ScaleConfig
 from tap.errors import UserError
@@ -27,9 +27,21 @@ from tap.provenance.fingerprint import SOURCES
 from tap.provenance.ledger import Record, read_ledger
 from tap.provenance.record import Stamp, equivalence_path, processor, read_record, record_job
 from tap.recertify.compare import Comparison, compare
-from tap.recertify.history import FOLDER, commit_of, commits, run_driver, work_tree
+from tap.recertify.history import (
+    FOLDER,
+    answered,
+    commit_of,
+    commits,
+    fingerprints_of,
+    read_answers,
+    run_driver,
+    work_tree,
+)
 from tap.recertify.scratch import bring_inputs, make_scratch
 from tap.runs import Run
+
+REPORT_SECONDS: Final = 30
+"""How often a line says how many jobs are replayed."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,7 @@ def _by_commit(
         same = [first]
         if commit is not None:
             report(f"{first.name}: made by commit {commit[:10]}")
-            hashes = run_driver(tree, {"do": "fingerprints", "jobs": [request_of(record) for record in others]}, tree)
+            hashes = fingerprints_of(tree, [request_of(record) for record in others])
             same += [r for r, found in zip(others, hashes, strict=True) if found == r.content["fingerprint"]]
         yield commit, same
         waiting = [record for record in waiting if record not in same]
@@ -166,7 +178,12 @@ def _replay(
             whose: pool.submit(_answers, cfg, records, place, root / FOLDER / whose, root, old=whose == "before")
             for whose, place in trees.items()
         }
-        answers = {whose: future.result() for whose, future in running.items()}
+        while wait(running.values(), timeout=REPORT_SECONDS, return_when=FIRST_EXCEPTION).not_done:
+            if any(future.done() and future.exception() for future in running.values()):
+                break
+            done = min(answered(root / FOLDER / whose) for whose in trees)
+            report(f"{done} of {len(records)} replayed")
+        answers = {whose: read_answers(future.result()) for whose, future in running.items()}
     outcomes = []
     for record, old, new in zip(records, answers["before"], answers["now"], strict=True):
         found = compare(old, new)
@@ -182,15 +199,13 @@ def _replay(
     return outcomes
 
 
-def _answers(
-    cfg: ScaleConfig, records: Sequence[Record], tree: Path, folder: Path, root: Path, old: bool
-) -> list[dict[str, Any]]:
+def _answers(cfg: ScaleConfig, records: Sequence[Record], tree: Path, folder: Path, root: Path, old: bool) -> Path:
     make_scratch(folder, tree, root)
     requests = []
     for record in records:
         bring_inputs(record.content, folder, root)
         requests.append({**request_of(record), **_details(cfg, record, root, old)})
-    return list(run_driver(tree, {"do": "replay", "jobs": requests}, folder))
+    return run_driver(tree, {"do": "replay", "jobs": requests}, folder)
 
 
 def _details(cfg: ScaleConfig, record: Record, root: Path, old: bool) -> dict[str, Any]:

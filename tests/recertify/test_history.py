@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from tap.errors import UserError
-from tap.recertify.history import commit_of, commits, git, run_driver, work_tree
+from tap.recertify.history import (
+    answered,
+    commit_of,
+    commits,
+    fingerprints_of,
+    git,
+    read_answers,
+    run_driver,
+    work_tree,
+)
 
 CODE = "def code_of_training(task, method):\n    return f'{VERSION}-{task}-{method} torch==1'\n"
 WANTED = {
@@ -77,15 +86,24 @@ def test_a_commit_is_found_by_the_fingerprint_that_its_own_code_says(repository,
 @pytest.mark.slow
 def test_a_tree_without_the_interfaces_is_said_to_lack_them(repository, tmp_path):
     asked = {"do": "replay", "jobs": [{"job": "train", "spec": {"data": {}, "train": {}}}]}
-    (answer,) = run_driver(repository, asked, tmp_path)
+    (answer,) = read_answers(run_driver(repository, asked, tmp_path))
     assert answer["missing"].startswith("tap.engine.job")
-    other = {"do": "fingerprints", "jobs": [WANTED | {"job": "probe"}]}
-    assert "tap.provenance.behind.code_of_probe" in run_driver(repository, other, tmp_path)["missing"]
+    assert fingerprints_of(repository, [WANTED | {"job": "probe"}, WANTED]) == [None, "3-cls-tap"]
+
+
+@pytest.mark.slow
+def test_a_job_that_is_asked_for_twice_is_replayed_once(repository, tmp_path):
+    asked = {"job": "train", "spec": {"data": {}, "train": {}}}
+    file = run_driver(repository, {"do": "replay", "jobs": [asked, {**asked, "run": "x"}, asked]}, tmp_path)
+    first, _, third = file.read_text().splitlines()
+    assert first == third
+    assert answered(tmp_path) == 3
 
 
 def test_what_git_and_the_driver_say_is_passed_on(tmp_path, repository):
     with pytest.raises(UserError, match=r"git log: .*not a git repository"):
         git("log", repository=tmp_path)
     with pytest.raises(UserError, match="replay with the code in"):
-        run_driver(repository, {"do": "replay"}, tmp_path)
-    assert json.loads(Path(tmp_path / ".questions.json").read_text()) == {"do": "replay"}
+        run_driver(repository, {"jobs": [{}]}, tmp_path)
+    assert json.loads(Path(tmp_path / ".questions.json").read_text()) == {"jobs": [{}]}
+    assert answered(tmp_path) == 0
