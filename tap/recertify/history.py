@@ -107,9 +107,10 @@ def run_driver(tree: Path, requests: Mapping[str, Any], folder: Path) -> Path:
     questions, answers = folder / ".questions.json", folder / ANSWERS
     answers.unlink(missing_ok=True)
     questions.write_text(json.dumps(requests), encoding="utf-8")
-    # -P: what lies beside the driver must not hide modules of the tree, nor does the current folder.
+    # -P: what lies beside the driver must not hide modules of the tree, nor does the current folder. No bytecode: that
+    # of another commit, checked out in the same second, may have a module's time and size.
     command = [sys.executable, "-P", str(DRIVER), questions.name, answers.name]
-    environment = {**os.environ, "PYTHONPATH": str(tree.resolve())}
+    environment = {**os.environ, "PYTHONPATH": str(tree.resolve()), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if done.returncode != 0 or answered(folder) != len(requests["jobs"]):
         raise UserError(f"replay with the code in {tree}: {done.stderr.strip()[-600:] or 'ended without an answer'}")
