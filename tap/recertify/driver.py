@@ -14,6 +14,8 @@ it imports nothing of the package beside these interfaces of the tree that it ru
   ``run_recovery_probe(cfg, task)``;
 * for fingerprints: the ``code`` of ``tap.jobs.registry.JOBS``, or ``tap.provenance.behind``.
 
+A request may be ``brief``: fewer steps and images, for the further seeds of settings that are replayed in full.
+
 The current folder is a scratch project: what the jobs read lies there, and what they make stays there.
 """
 
@@ -33,8 +35,8 @@ from typing import Any
 FIRST_STEPS = 2
 PLACES = (0.25, 0.5, 0.75)
 """Shares of a training at which one more step is replayed, beside its first and its last ones."""
-IMAGES, REGISTER_IMAGES, PROBE_IMAGES = 32, 4, 8
-"""Of an evaluation, of its diagnostics of a register, which pass each image ten times, and of a probe."""
+IMAGES, BRIEF_IMAGES, REGISTER_IMAGES, PROBE_IMAGES = 32, 8, 4, 8
+"""Of an evaluation, of a brief one, of a register's diagnostics, which pass each image ten times, and of a probe."""
 _TIMED = ("per_second", "speedup", "seconds", "latency")
 """Parts of names of metrics that are measured by the clock: no replay can repeat these."""
 
@@ -109,7 +111,8 @@ def replay_training(request: dict[str, Any]) -> Trace:
     how = {"loop": take("tap.engine.joint", "train_mixed")} if getattr(spec, "mixed", None) else {}
     trace, gradients = Trace(), {}
     _watch(task, gradients)
-    _replay_steps(trace, job, total, gradients, lambda: job.train_run(spec, task, **how), request.get("weights"))
+    parts = segments(total, request.get("brief", False))
+    _replay_steps(trace, job, parts, gradients, lambda: job.train_run(spec, task, **how), request.get("weights"))
     _add_published(trace, "end", Path(request["folder"]))
     return trace
 
@@ -132,8 +135,9 @@ def replay_joint_training(request: dict[str, Any]) -> Trace:
 
     tasks: dict[str, Any] = {}
     job.get_task = watched
+    parts = segments(total, request.get("brief", False))
     try:
-        _replay_steps(trace, job, total, gradients, lambda: job.train_joint_run(specs))
+        _replay_steps(trace, job, parts, gradients, lambda: job.train_joint_run(specs))
     finally:
         job.get_task = get_task
     for task, folder in request["folders"].items():
@@ -142,19 +146,25 @@ def replay_joint_training(request: dict[str, Any]) -> Trace:
 
 
 def _replay_steps(
-    trace: Trace, job: Any, total: int, gradients: dict[str, Any], run: Any, weights: str | None = None
+    trace: Trace,
+    job: Any,
+    parts: list[tuple[int, int]],
+    gradients: dict[str, Any],
+    run: Any,
+    weights: str | None = None,
 ) -> None:
-    """Runs a training's `segments`, each from the state that the one before has left.
+    """Runs parts of a training, each from the state that the one before has left.
 
     Args:
         trace: takes what every step leaves.
         job: module of the training, whose `ResumeStates` are replaced.
-        total: steps of the whole training.
+        parts: `segments` of the training, whose last one ends it.
         gradients: where gradients are noted; emptied at each step.
         run: starts the training.
         weights: what the training has published, for its last steps.
     """
     kept: dict[str, Any] = {}
+    total = sum(parts[-1])
 
     class States:
         """Gives the training a state to go on from, and looks at every one that it keeps."""
@@ -188,7 +198,7 @@ def _replay_steps(
             """Nothing to remove."""
 
     job.ResumeStates = States
-    for start, steps in segments(total):
+    for start, steps in parts:
         States.given = {**kept, "step": start} if kept else None
         if start and start + steps == total and weights:
             States.given["model"] = _weights(weights, kept["model"])
@@ -206,10 +216,15 @@ def _add_published(trace: Trace, place: str, folder: Path) -> None:
     trace.add(place, "log", _rows(folder / "log.csv"))
 
 
-def segments(total: int) -> list[tuple[int, int]]:
-    """Which steps of a training are replayed, as starts and lengths: all of a short one."""
+def segments(total: int, brief: bool = False) -> list[tuple[int, int]]:
+    """Which steps of a training are replayed, as starts and lengths: all of a short one.
+
+    Args:
+        total: steps of the whole training.
+        brief: only the first step and the last one.
+    """
     later = [*(int(total * share) for share in PLACES), total - 1]
-    wanted = [(0, FIRST_STEPS), *((start, 1) for start in later)]
+    wanted = [(0, 1), (total - 1, 1)] if brief else [(0, FIRST_STEPS), *((start, 1) for start in later)]
     found: list[tuple[int, int]] = []
     reached = 0
     for start, steps in wanted:
@@ -226,7 +241,8 @@ def replay_evaluation(request: dict[str, Any]) -> Trace:
     if "profile" in request["spec"]:  # of a tree whose evaluations measured throughput as well
         limits["profile"] = {"warmup": 1, "iterations": 1}
     images = request["spec"]["data"].get("limit_val")
-    limits["data"] = {"limit_val": min(images or IMAGES, IMAGES)}
+    wanted = BRIEF_IMAGES if request.get("brief") else IMAGES
+    limits["data"] = {"limit_val": min(images or wanted, wanted)}
     if "register_images" in request["spec"]["eval"]:  # an older tree has no such diagnostics
         limits["eval"] = {"register_images": min(request["spec"]["eval"]["register_images"] or IMAGES, REGISTER_IMAGES)}
     spec = _spec(request["spec"], limits)

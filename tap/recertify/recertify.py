@@ -184,14 +184,19 @@ def _replay(
             done = min(answered(root / FOLDER / whose) for whose in trees)
             report(f"{done} of {len(records)} replayed")
         answers = {whose: read_answers(future.result()) for whose, future in running.items()}
-    outcomes = []
+    outcomes: list[Outcome] = []
+    different: set[tuple[str, str]] = set()
     for record, old, new in zip(records, answers["before"], answers["now"], strict=True):
         found = compare(old, new)
+        if found.equal and _without_seed(record) in different:
+            found = Comparison("an earlier seed differs, and this one was replayed briefly")
         if found.equal and before[record.name] != Today(cfg).code_of(record.content):
             found = Comparison("today's code was edited during the replay")
         if found.equal:
             _write(record, before[record.name], commit, _in_words(record, found), old, started, root)
         outcome = Outcome(record.name, found.equal, _in_words(record, found) if found.equal else found.difference)
+        if not found.equal:
+            different.add(_without_seed(record))
         report(str(outcome))
         outcomes.append(outcome)
     for whose in trees:
@@ -202,10 +207,21 @@ def _replay(
 def _answers(cfg: ScaleConfig, records: Sequence[Record], tree: Path, folder: Path, root: Path, old: bool) -> Path:
     make_scratch(folder, tree, root)
     requests = []
+    brief = of_further_seeds(records)
     for record in records:
         bring_inputs(record.content, folder, root)
-        requests.append({**request_of(record), **_details(cfg, record, root, old)})
+        requests.append({**request_of(record), **_details(cfg, record, root, old), "brief": record.name in brief})
     return run_driver(tree, {"do": "replay", "jobs": requests}, folder)
+
+
+def of_further_seeds(records: Sequence[Record]) -> set[str]:
+    """Names of the records whose run differs from that of an earlier one of the same job by its seed alone."""
+    first: dict[tuple[str, str], str] = {}
+    return {record.name for record in records if first.setdefault(_without_seed(record), record.name) != record.name}
+
+
+def _without_seed(record: Record) -> tuple[str, str]:
+    return record.job, str(record.content.get("run") or record.name).rpartition("/")[0]
 
 
 def _details(cfg: ScaleConfig, record: Record, root: Path, old: bool) -> dict[str, Any]:

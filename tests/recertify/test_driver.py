@@ -34,6 +34,8 @@ def test_the_first_the_last_and_steps_in_between_are_replayed(total):
     assert found[:2] == list(range(min(2, total)))
     assert found[-1] == total - 1
     assert len(found) == min(total, 6)
+    brief = [step for start, steps in driver.segments(total, brief=True) for step in range(start, start + steps)]
+    assert brief == sorted({0, total - 1})
 
 
 def test_an_interface_that_is_not_there_is_named():
