@@ -79,9 +79,9 @@ def floors(measured: Measured) -> list[str]:
     dense = measured.value(DENSE, metric.name)
     if dense is not None and not measured.above_floors(metric.name):
         sentences.append(
-            f"No pruning ({text_of_score(metric, dense.mean)}) is not above every floor: here a trained encoder gives "
-            "the head no more than a random one. So differences between methods tell what is lost with the patches "
-            "that they remove, not whether they tell learned features apart."
+            f"No pruning ({text_of_score(metric, dense.mean)}) is not above every floor by an interval without zero: "
+            "that the head gains from a trained encoder is not shown. So differences between methods tell what is lost "
+            "with the patches that they remove, not whether they tell learned features apart."
         )
     return sentences
 
