@@ -37,6 +37,8 @@ PLACES = (0.25, 0.5, 0.75)
 """Shares of a training at which one more step is replayed, beside its first and its last ones."""
 IMAGES, BRIEF_IMAGES, REGISTER_IMAGES, PROBE_IMAGES = 32, 8, 4, 8
 """Of an evaluation, of a brief one, of a register's diagnostics, which pass each image ten times, and of a probe."""
+CALIBRATION_IMAGES = 64
+"""For the threshold of a method that has one: its search passes them some dozen times before each part of a training."""
 _TIMED = ("per_second", "speedup", "seconds", "latency")
 """Parts of names of metrics that are measured by the clock: no replay can repeat these."""
 
@@ -104,7 +106,7 @@ def replay_training(request: dict[str, Any]) -> Trace:
     for name in ("ResumeStates", "train_run"):
         take("tap.engine.job", name)
     job = importlib.import_module("tap.engine.job")
-    spec = _spec(request["spec"], {"train": {"log_steps": 1, "checkpoint_seconds": 1e-9}})
+    spec = _training_spec(request["spec"])
     task = take("tap.tasks.registry", "get_task")(spec)
     stream = take("tap.engine.streams", "Stream")(len(task.datasets(spec).train), spec.train.batch_size, spec.seed)
     total = take("tap.engine.streams", "total_steps")(spec.train, stream.steps_per_epoch)
@@ -122,8 +124,7 @@ def replay_joint_training(request: dict[str, Any]) -> Trace:
     for name in ("ResumeStates", "train_joint_run", "get_task"):
         take("tap.engine.joint_job", name)
     job = importlib.import_module("tap.engine.joint_job")
-    cut = {"train": {"log_steps": 1, "checkpoint_seconds": 1e-9}}
-    specs = {task: _spec(settings, cut) for task, settings in request["specs"].items()}
+    specs = {task: _training_spec(settings) for task, settings in request["specs"].items()}
     total = take("tap.engine.streams", "total_steps")(next(iter(specs.values())).train, 1)
     trace, gradients, get_task = Trace(), {}, job.get_task
 
@@ -302,6 +303,15 @@ def _spec(settings: dict[str, Any], changes: dict[str, dict[str, Any]]) -> Any:
     for part, values in changes.items():
         whole[part].update(values)
     return take("tap.config.schema", "JobSpec").model_validate(whole)
+
+
+def _training_spec(settings: dict[str, Any]) -> Any:
+    """The settings of a training that shows every step, and calibrates on fewer images."""
+    changes: dict[str, dict[str, Any]] = {"train": {"log_steps": 1, "checkpoint_seconds": 1e-9}}
+    if "limit_calibration" in settings["data"]:  # an older tree has no such limit
+        given = settings["data"]["limit_calibration"] or CALIBRATION_IMAGES
+        changes["data"] = {"limit_calibration": min(given, CALIBRATION_IMAGES)}
+    return _spec(settings, changes)
 
 
 def _watch(task: Any, gradients: dict[str, Any], prefix: str = "") -> None:
