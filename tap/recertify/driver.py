@@ -38,7 +38,7 @@ PLACES = (0.25, 0.5, 0.75)
 IMAGES, BRIEF_IMAGES, REGISTER_IMAGES, PROBE_IMAGES = 32, 8, 4, 8
 """Of an evaluation, of a brief one, of a register's diagnostics, which pass each image ten times, and of a probe."""
 CALIBRATION_IMAGES = 64
-"""For the threshold of a method that has one: its search passes them some dozen times before each part of a training."""
+"""For the threshold of a method that has one, whose search passes them some dozen times."""
 _TIMED = ("per_second", "speedup", "seconds", "latency")
 """Parts of names of metrics that are measured by the clock: no replay can repeat these."""
 
