@@ -108,11 +108,11 @@ def replay_training(request: dict[str, Any]) -> Trace:
     job = importlib.import_module("tap.engine.job")
     spec = _training_spec(request["spec"])
     task = take("tap.tasks.registry", "get_task")(spec)
+    trace, gradients = Trace(), {}
+    _watch(task, gradients)
     stream = take("tap.engine.streams", "Stream")(len(task.datasets(spec).train), spec.train.batch_size, spec.seed)
     total = take("tap.engine.streams", "total_steps")(spec.train, stream.steps_per_epoch)
     how = {"loop": take("tap.engine.joint", "train_mixed")} if getattr(spec, "mixed", None) else {}
-    trace, gradients = Trace(), {}
-    _watch(task, gradients)
     parts = segments(total, request.get("brief", False))
     _replay_steps(trace, job, parts, gradients, lambda: job.train_run(spec, task, **how), request.get("weights"))
     _add_published(trace, "end", Path(request["folder"]))
@@ -127,6 +127,7 @@ def replay_joint_training(request: dict[str, Any]) -> Trace:
     specs = {task: _training_spec(settings) for task, settings in request["specs"].items()}
     total = take("tap.engine.streams", "total_steps")(next(iter(specs.values())).train, 1)
     trace, gradients, get_task = Trace(), {}, job.get_task
+    tasks: dict[str, Any] = {}
 
     def watched(spec: Any) -> Any:
         if spec.task not in tasks:
@@ -134,7 +135,6 @@ def replay_joint_training(request: dict[str, Any]) -> Trace:
             _watch(tasks[spec.task], gradients, f"{spec.task} ")
         return tasks[spec.task]
 
-    tasks: dict[str, Any] = {}
     job.get_task = watched
     parts = segments(total, request.get("brief", False))
     try:
@@ -241,11 +241,10 @@ def replay_evaluation(request: dict[str, Any]) -> Trace:
     limits: dict[str, Any] = {}
     if "profile" in request["spec"]:  # of a tree whose evaluations measured throughput as well
         limits["profile"] = {"warmup": 1, "iterations": 1}
-    images = request["spec"]["data"].get("limit_val")
-    wanted = BRIEF_IMAGES if request.get("brief") else IMAGES
-    limits["data"] = {"limit_val": min(images or wanted, wanted)}
-    if "register_images" in request["spec"]["eval"]:  # an older tree has no such diagnostics
-        limits["eval"] = {"register_images": min(request["spec"]["eval"]["register_images"] or IMAGES, REGISTER_IMAGES)}
+    data, evaluation = request["spec"]["data"], request["spec"]["eval"]
+    limits["data"] = {"limit_val": _at_most(BRIEF_IMAGES if request.get("brief") else IMAGES, data.get("limit_val"))}
+    if "register_images" in evaluation:  # an older tree has no such diagnostics
+        limits["eval"] = {"register_images": _at_most(REGISTER_IMAGES, evaluation["register_images"])}
     spec = _spec(request["spec"], limits)
     task = take("tap.tasks.registry", "get_task")(spec)
     take("tap.studies.evaluation", "evaluate_run")(spec, task)
@@ -261,7 +260,7 @@ def replay_probe(request: dict[str, Any]) -> Trace:
     cfg = take("tap.config.load", "load_scale")(request["scale"])
     task, kind = request["task"], request["kind"]
     probes = cfg.tasks[task].probes
-    probes = probes.model_copy(update={"images": min(probes.images or PROBE_IMAGES, PROBE_IMAGES)})
+    probes = probes.model_copy(update={"images": _at_most(PROBE_IMAGES, probes.images)})
     tasks = {**cfg.tasks, task: cfg.tasks[task].model_copy(update={"probes": probes})}
     name = "run_layer_probe" if kind == "layers" else "run_recovery_probe"
     take("tap.studies.probes", name)(cfg.model_copy(update={"tasks": tasks}), task)
@@ -309,9 +308,13 @@ def _training_spec(settings: dict[str, Any]) -> Any:
     """The settings of a training that shows every step, and calibrates on fewer images."""
     changes: dict[str, dict[str, Any]] = {"train": {"log_steps": 1, "checkpoint_seconds": 1e-9}}
     if "limit_calibration" in settings["data"]:  # an older tree has no such limit
-        given = settings["data"]["limit_calibration"] or CALIBRATION_IMAGES
-        changes["data"] = {"limit_calibration": min(given, CALIBRATION_IMAGES)}
+        changes["data"] = {"limit_calibration": _at_most(CALIBRATION_IMAGES, settings["data"]["limit_calibration"])}
     return _spec(settings, changes)
+
+
+def _at_most(images: int, given: int | None) -> int:
+    """A number of images, or the fewer that the settings give; None gives no limit."""
+    return min(given or images, images)
 
 
 def _watch(task: Any, gradients: dict[str, Any], prefix: str = "") -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -178,9 +178,7 @@ def _replay(
             whose: pool.submit(_answers, cfg, records, place, root / FOLDER / whose, root, old=whose == "before")
             for whose, place in trees.items()
         }
-        while wait(running.values(), timeout=REPORT_SECONDS, return_when=FIRST_EXCEPTION).not_done:
-            if any(future.done() and future.exception() for future in running.values()):
-                break
+        while wait(running.values(), timeout=REPORT_SECONDS).not_done:
             done = min(answered(root / FOLDER / whose) for whose in trees)
             report(f"{done} of {len(records)} replayed")
         answers = {whose: read_answers(future.result()) for whose, future in running.items()}

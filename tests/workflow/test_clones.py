@@ -38,9 +38,8 @@ DELETED = (  # of each group, none is made of another
         "results/smoke/tidy_probes_cls.csv",
         "results/smoke/figures/fig_method.pdf",
         "paper_tables/tab_training_config.tex",
-        f"{RUNS}/dense/r1.00/main/s0/run.json",
-        f"{RUNS}/dense/r1.00/main/s0/evaluation.json",
     ],
+    [f"{RUNS}/tap/r0.50/main/s0/run.json", f"{RUNS}/dense/r1.00/main/s0/evaluation.json"],
 )
 TAMPERED = (
     "data/fashion_mnist/t10k-images-idx3-ubyte",
