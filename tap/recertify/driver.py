@@ -9,7 +9,8 @@ it imports nothing of the package beside these interfaces of the tree that it ru
   report)`` by ``load()`` and ``save(step, content)``, the content being a dict with ``step``, ``model``, ``optimizer``,
   ``ema`` and ``rows``;
 * for joint trainings ``tap.engine.joint_job.train_joint_run(specs)`` with its own ``ResumeStates`` and ``get_task``;
-* ``tap.engine.streams.Stream`` and ``total_steps``;
+* ``tap.engine.streams.Stream`` and ``total_steps``; where a step trains one task of several,
+  ``tap.engine.joint.task_of_step(tasks, sampler_seed, step)``;
 * ``tap.studies.evaluation.evaluate_run(spec, task)``; ``tap.studies.probes.run_layer_probe(cfg, task)`` and
   ``run_recovery_probe(cfg, task)``;
 * for fingerprints: the ``code`` of ``tap.jobs.registry.JOBS``, or ``tap.provenance.behind``.
@@ -33,11 +34,13 @@ from pathlib import Path
 from typing import Any
 
 FIRST_STEPS = 2
-PLACES = (0.25, 0.5, 0.75)
-"""Shares of a training at which one more step is replayed, beside its first and its last ones."""
-IMAGES, BRIEF_IMAGES, REGISTER_IMAGES, PROBE_IMAGES = 32, 8, 4, 8
-"""Of an evaluation, of a brief one, of a register's diagnostics, which pass each image ten times, and of a probe."""
-CALIBRATION_IMAGES = 64
+PLACES = (0.25, 0.75)
+"""Shares of a training at which one more step is replayed, beside its first ones and its last one."""
+IMAGES, REGISTER_IMAGES, PROBE_IMAGES = 16, 4, 4
+"""Of an evaluation, of a register's diagnostics, which pass each image ten times, and of a probe."""
+BRIEF_IMAGES, BRIEF_REGISTER_IMAGES = 8, 1
+"""The same of a brief evaluation."""
+CALIBRATION_IMAGES = 32
 """For the threshold of a method that has one, whose search passes them some dozen times."""
 _TIMED = ("per_second", "speedup", "seconds", "latency")
 """Parts of names of metrics that are measured by the clock: no replay can repeat these."""
@@ -113,7 +116,8 @@ def replay_training(request: dict[str, Any]) -> Trace:
     stream = take("tap.engine.streams", "Stream")(len(task.datasets(spec).train), spec.train.batch_size, spec.seed)
     total = take("tap.engine.streams", "total_steps")(spec.train, stream.steps_per_epoch)
     how = {"loop": take("tap.engine.joint", "train_mixed")} if getattr(spec, "mixed", None) else {}
-    parts = segments(total, request.get("brief", False))
+    tasks = [spec.task, *(getattr(spec, "mixed", None) or {})]
+    parts = segments(total, request.get("brief", False), _drawn(tasks, request))
     _replay_steps(trace, job, parts, gradients, lambda: job.train_run(spec, task, **how), request.get("weights"))
     _add_published(trace, "end", Path(request["folder"]))
     return trace
@@ -136,7 +140,7 @@ def replay_joint_training(request: dict[str, Any]) -> Trace:
         return tasks[spec.task]
 
     job.get_task = watched
-    parts = segments(total, request.get("brief", False))
+    parts = segments(total, request.get("brief", False), _drawn(list(specs), request))
     try:
         _replay_steps(trace, job, parts, gradients, lambda: job.train_joint_run(specs))
     finally:
@@ -217,23 +221,33 @@ def _add_published(trace: Trace, place: str, folder: Path) -> None:
     trace.add(place, "log", _rows(folder / "log.csv"))
 
 
-def segments(total: int, brief: bool = False) -> list[tuple[int, int]]:
+def _drawn(tasks: list[str], request: dict[str, Any]) -> Any:
+    """Which task each step of a training trains; the one of all steps where nothing is drawn."""
+    if request.get("sampler_seed") is None:
+        return lambda step: tasks[0]
+    task_of_step = take("tap.engine.joint", "task_of_step")
+    return lambda step: task_of_step(tasks, request["sampler_seed"], step)
+
+
+def segments(total: int, brief: bool = False, task_of: Any = lambda step: "") -> list[tuple[int, int]]:
     """Which steps of a training are replayed, as starts and lengths: all of a short one.
 
     Args:
         total: steps of the whole training.
         brief: only the first step and the last one.
+        task_of: the task of a step; from each of the places on, the next step of a task without one is taken.
     """
-    later = [*(int(total * share) for share in PLACES), total - 1]
-    wanted = [(0, 1), (total - 1, 1)] if brief else [(0, FIRST_STEPS), *((start, 1) for start in later)]
-    found: list[tuple[int, int]] = []
-    reached = 0
-    for start, steps in wanted:
-        start, end = max(start, reached), min(start + steps, total)
-        if start < end:
-            found.append((start, end - start))
-            reached = end
-    return found
+    first = min(1 if brief else FIRST_STEPS, total)
+    found, reached = [(0, first)], first
+    seen = {task_of(step) for step in range(first)}
+    for share in () if brief else PLACES:
+        place = max(int(total * share), reached)
+        step = next((step for step in range(place, total) if task_of(step) not in seen), place)
+        if step < total:
+            found.append((step, 1))
+            seen.add(task_of(step))
+            reached = step + 1
+    return found if reached == total else [*found, (total - 1, 1)]
 
 
 def replay_evaluation(request: dict[str, Any]) -> Trace:
@@ -242,9 +256,10 @@ def replay_evaluation(request: dict[str, Any]) -> Trace:
     if "profile" in request["spec"]:  # of a tree whose evaluations measured throughput as well
         limits["profile"] = {"warmup": 1, "iterations": 1}
     data, evaluation = request["spec"]["data"], request["spec"]["eval"]
-    limits["data"] = {"limit_val": _at_most(BRIEF_IMAGES if request.get("brief") else IMAGES, data.get("limit_val"))}
+    images, register = (BRIEF_IMAGES, BRIEF_REGISTER_IMAGES) if request.get("brief") else (IMAGES, REGISTER_IMAGES)
+    limits["data"] = {"limit_val": _at_most(images, data.get("limit_val"))}
     if "register_images" in evaluation:  # an older tree has no such diagnostics
-        limits["eval"] = {"register_images": _at_most(REGISTER_IMAGES, evaluation["register_images"])}
+        limits["eval"] = {"register_images": _at_most(register, evaluation["register_images"])}
     spec = _spec(request["spec"], limits)
     task = take("tap.tasks.registry", "get_task")(spec)
     take("tap.studies.evaluation", "evaluate_run")(spec, task)

@@ -228,11 +228,13 @@ def _details(cfg: ScaleConfig, record: Record, root: Path, old: bool) -> dict[st
     if record.job == "probe":
         return {"folder": folder.as_posix()}
     scale, _, name = str(record.content["run"]).partition("/")
+    drawn = {"sampler_seed": record.content.get("sampler_seed")}  # where a step trains one task of several
     if record.job == "train_joint":
-        return _joint_details(cfg, JointRun.with_run(Run.parse(scale, name)), root, old)
+        return drawn | _joint_details(cfg, JointRun.with_run(Run.parse(scale, name)), root, old)
     spec = record.content["spec"] if old else job_spec(cfg, Run.parse(scale, name)).model_dump(mode="json")
     weights = root / folder / "model.safetensors"
     return {
+        **drawn,
         "folder": folder.as_posix(),
         "spec": spec,
         **({"weights": str(weights)} if record.job == "train" and weights.is_file() else {}),

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from tap.paper.tidy import gather
 from tap.paper.tidy_probes import gather_probes
 from tap.plan.results import PROBES, tidy_path
 from tap.runs import Run
+
+sys.path.insert(0, str(Path(__file__).parent))  # `browser`, `crate_validator`
 
 IMAGES = 400
 ROOT = Path(__file__).parents[2]

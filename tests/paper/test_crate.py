@@ -1,10 +1,10 @@
 import hashlib
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from crate_validator import faults_of_crate
 from rocrate.rocrate import ROCrate
 
 from tap.config import load_scale
@@ -14,9 +14,6 @@ from tap.provenance.finding import Kind
 from tap.provenance.ledger import read_ledger
 from tap.provenance.record import Stamp, record_job
 from tap.provenance.root_hash import root_hash
-
-sys.path.insert(0, str(Path(__file__).parent))
-from crate_validator import faults_of_crate
 
 ROOT = Path(__file__).parents[2]
 

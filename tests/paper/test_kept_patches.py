@@ -1,25 +1,19 @@
 """The page of kept patches in a real browser: images, methods, and a slider over the blocks."""
 
-import json
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from browser import needs_browser, visit
 
 from tap.paper.kept_patches import to_html
 from tap.studies.kept_patches import KeptByMethod, KeptPatches, ShownImage
 from tap.studies.pictured import Pictured
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
 GRID = (2, 2)
 
-VISIT = """<script>
-addEventListener("load", async () => {
+VISIT = """
   const told = () => [...document.querySelectorAll("canvas")].map((canvas) => canvas.getAttribute("aria-label"));
   const until = async (words) => {
     while (!String(told()[0]).includes(words)) await new Promise((next) => setTimeout(next, 20));
@@ -37,9 +31,8 @@ addEventListener("load", async () => {
   block.dispatchEvent(new Event("input"));
   await until("2 of 4");
   seen.other = told()[0];
-  document.body.textContent = "SEEN" + JSON.stringify(seen) + "SEEN";
-});
-</script>"""
+  return seen;
+"""
 
 
 def mask(*kept: int) -> np.ndarray:
@@ -56,15 +49,10 @@ def page() -> str:
     return to_html(found, "smoke", "fashion_mnist")
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium or chrome is installed; the page is not opened in a browser")
+@needs_browser
 def test_the_slider_goes_through_the_blocks(page: str, tmp_path: Path) -> None:
-    file = tmp_path / "page.html"
-    file.write_text(page.replace("</body>", VISIT + "</body>"), encoding="utf-8")
-    command = [str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--log-level=0"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=5000", "--dump-dom", file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert [line for line in done.stderr.splitlines() if ":CONSOLE" in line] == []
-    seen = json.loads(done.stdout.split("SEEN")[1])
+    seen, console = visit(page, VISIT, tmp_path)
+    assert console == []
     assert seen["end"] == [
         "TAP-J: 1 of 4 patches left after block 12",
         "ToMe: 2 of 4 patches left after block 12",

@@ -2,12 +2,11 @@
 
 import json
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from browser import browse, needs_browser, visit
 
 from tap.paper.audit.audit import Alteration, Audit, make_audit
 from tap.paper.audit.outcome import Verdict
@@ -15,13 +14,8 @@ from tap.paper.audit.page import to_html
 from tap.paper.audit.report import to_json, to_markdown
 from tap.paper.reported import reported_labels
 
-CHROMIUM = next(
-    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-)
-
-# Does what a reader does, then says in the title what it saw.
-VISIT = """<script>
-window.addEventListener("load", () => setTimeout(() => {
+# Does what a reader does, and says what it saw.
+VISIT = """
   const by = (query) => document.querySelector(query);
   by('[data-filter="contradicted"]').click();
   const shown = document.querySelectorAll("details.claim:not([hidden])").length;
@@ -37,12 +31,10 @@ window.addEventListener("load", () => setTimeout(() => {
   const enlarged = by("#large").open && by("#large img").alt;
   by("#large").click();
   by("#theme").click();
-  const seen = { shown, before, after, open: panel.open, enlarged, shrunk: !by("#large").open,
+  return { shown, before, after, open: panel.open, enlarged, shrunk: !by("#large").open,
     theme: document.documentElement.dataset.theme,
     fingerprint: text.includes("ffffffffffff"), metrics: text.includes("final_tokens_mean") };
-  document.body.textContent = "SEEN" + JSON.stringify(seen) + "SEEN";
-}, 0));
-</script>"""
+"""
 
 
 @pytest.fixture(scope="module")
@@ -55,28 +47,11 @@ def page(audit: Audit) -> str:
     return to_html(audit)
 
 
-def browse(page: str, folder: Path) -> tuple[str, str]:
-    """The page's text after its scripts ran, and what the browser logged."""
-    file = folder / "page.html"
-    file.write_text(page, encoding="utf-8")
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--log-level=0"]
-    command += [f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=5000", "--dump-dom", file.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout, done.stderr
-
-
-def console(log: str) -> list[str]:
-    """Lines of the page's own console: messages, errors, refused requests."""
-    return [line for line in log.splitlines() if ":CONSOLE" in line]
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium or chrome is installed; the page is not opened in a browser")
+@needs_browser
 def test_the_page_works_in_a_browser_without_any_console_message(audit: Audit, page: str, tmp_path: Path) -> None:
-    dom, log = browse(page.replace("</body>", VISIT + "</body>"), tmp_path)
-    assert console(log) == []
-    seen = json.loads(dom.split("SEEN")[1].replace("&amp;", "&"))
+    seen, console = visit(page, VISIT, tmp_path)
+    assert console == []
     assert seen["shown"] == audit.count(Verdict.CONTRADICTED) > 0
     assert (seen["before"], seen["after"], seen["open"]) == (3, 4, False)
     assert seen["enlarged"].startswith("No pruning, classification, seed 0: Validation images")
@@ -87,38 +62,34 @@ def test_the_page_works_in_a_browser_without_any_console_message(audit: Audit, p
 
 
 # The page in a frame as narrow as a telephone; what reaches over its edge, except inside of boxes that scroll.
-NARROW = """<script>
-window.addEventListener("load", () => {
+NARROW = """
   const frame = document.createElement("iframe");
   frame.style = "width: 390px; border: 0";
   frame.srcdoc = JSON.parse(document.getElementById("inner").textContent);
-  frame.addEventListener("load", () => {
-    const page = frame.contentDocument;
-    for (const box of page.querySelectorAll("details")) box.open = true;
-    const cut = [...page.querySelectorAll("body *")].filter((element) =>
-      !element.closest(".scroll *, dialog, nav *, .skip, pre *") && element.getBoundingClientRect().right > 391);
-    const all = page.documentElement;
-    const seen = { beyond: all.scrollWidth - all.clientWidth, cut: cut.map((element) => element.className) };
-    document.body.textContent = "SEEN" + JSON.stringify(seen) + "SEEN";
-  });
+  const loaded = new Promise((next) => frame.addEventListener("load", next));
   document.body.append(frame);
-});
-</script>"""
+  await loaded;
+  const page = frame.contentDocument;
+  for (const box of page.querySelectorAll("details")) box.open = true;
+  const cut = [...page.querySelectorAll("body *")].filter((element) =>
+    !element.closest(".scroll *, dialog, nav *, .skip, pre *") && element.getBoundingClientRect().right > 391);
+  const all = page.documentElement;
+  return { beyond: all.scrollWidth - all.clientWidth, cut: cut.map((element) => element.className) };
+"""
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium or chrome is installed; the page is not opened in a browser")
+@needs_browser
 def test_nothing_is_cut_off_on_a_telephone(page: str, tmp_path: Path) -> None:
     inner = json.dumps(page).replace("<", "\\u003c")
-    outer = f'<!doctype html><body><script type="application/json" id="inner">{inner}</script>{NARROW}</body>'
-    dom, _ = browse(outer, tmp_path)
-    assert json.loads(dom.split("SEEN")[1]) == {"beyond": 0, "cut": []}
+    outer = f'<!doctype html><body><script type="application/json" id="inner">{inner}</script></body>'
+    assert visit(outer, NARROW, tmp_path)[0] == {"beyond": 0, "cut": []}
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no chromium or chrome is installed; the page is not opened in a browser")
+@needs_browser
 def test_a_console_error_would_be_seen(page: str, tmp_path: Path) -> None:
     broken = page.replace("</body>", "<script>undefined_name();</script></body>")
-    assert any("undefined_name" in line for line in console(browse(broken, tmp_path)[1]))
+    assert any("undefined_name" in line for line in browse(broken, tmp_path)[1])
 
 
 class Elements(HTMLParser):
