@@ -616,8 +616,9 @@ def _check_tune(task: TaskConfig) -> None:
         raise ValueError(
             f"tune.methods must include '{DENSE}' (no pruning), which others learn from and are compared with"
         )
-    if missing := set(task.tune.seeds or ()) - set(task.seeds):
-        raise ValueError(f"tune.seeds: {min(missing)} is not one of the task's seeds: {list(task.seeds)}")
+    for name in ("seeds", "budget_seeds"):
+        if missing := set(getattr(task.tune, name) or ()) - set(task.seeds):
+            raise ValueError(f"tune.{name}: {min(missing)} is not one of the task's seeds: {list(task.seeds)}")
 
 
 def _check_shared_backbone(name: str, task: TaskConfig, tasks: Mapping[TaskName, TaskConfig]) -> None:

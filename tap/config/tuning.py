@@ -27,6 +27,9 @@ class TuneConfig(Strict):
     seeds: tuple[int, ...] | None = Field(
         None, description="seeds of the task whose mean decides; null takes the first one"
     )
+    budget_seeds: tuple[int, ...] | None = Field(
+        None, description="the same for `tap tune --budget`, which trains every method for several lengths"
+    )
     lr_scales: tuple[_Above, ...] = Field(
         (1.0, 0.3, 3.0, 10.0), description="factors on the learning rate that methods without a register try"
     )
@@ -48,7 +51,7 @@ class TuneConfig(Strict):
 
     @model_validator(mode="after")
     def _as_many_for_all(self) -> TuneConfig:
-        for name in ("methods", "seeds", "lr_scales", "register_starts", "controller_lr_scales"):
+        for name in ("methods", "seeds", "budget_seeds", "lr_scales", "register_starts", "controller_lr_scales"):
             values: Sequence[object] | None = getattr(self, name)
             if values is not None and (not values or len(set(values)) < len(values)):
                 raise ValueError(f"{name} must name at least one value, and none twice, got {list(values)}")

@@ -58,10 +58,11 @@ def searched_methods(cfg: ScaleConfig, task: str) -> tuple[str, ...]:
     return (DENSE, *(name for name in settings.methods if name in given and name not in (DENSE, *FROZEN)))
 
 
-def searched_seeds(cfg: ScaleConfig, task: str) -> tuple[int, ...]:
+def searched_seeds(cfg: ScaleConfig, task: str, search: Search = "options") -> tuple[int, ...]:
     """The seeds whose mean score decides."""
     settings = task_of(cfg, task)
-    return settings.tune.seeds or settings.seeds[:1]
+    given = settings.tune.seeds if search == "options" else settings.tune.budget_seeds
+    return given or settings.seeds[:1]
 
 
 def rounds_of(cfg: ScaleConfig, task: str, search: Search) -> list[list[Candidate]]:
@@ -126,7 +127,7 @@ def scaled(train: TrainConfig, factor: float) -> TrainConfig:
 
 def search_parameters(cfg: ScaleConfig, task: str, search: Search) -> dict[str, Any]:
     """What a search reads of the settings, as plain values: of each method all of its first candidate, and the rest."""
-    rounds, seeds = rounds_of(cfg, task, search), searched_seeds(cfg, task)
+    rounds, seeds = rounds_of(cfg, task, search), searched_seeds(cfg, task, search)
     candidates = [candidate for each in rounds for candidate in each]
     first = {candidate.method: candidate for candidate in reversed(candidates)}
     specs = {name: candidate_spec(cfg, task, search, each, seeds[0]) for name, each in first.items()}

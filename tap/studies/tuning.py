@@ -77,7 +77,7 @@ def run_search(
             there; every candidate of a method diverged.
         Stopped: the job was asked to end; what was found is kept.
     """
-    started, rounds, seeds = datetime.now(UTC), rounds_of(cfg, name, search), searched_seeds(cfg, name)
+    started, rounds, seeds = datetime.now(UTC), rounds_of(cfg, name, search), searched_seeds(cfg, name, search)
     first = candidate_spec(cfg, name, search, rounds[0][0], seeds[0])
     task, device = get_task(first), select_device(cfg.device)
     if not len(task.datasets(first).calibration):

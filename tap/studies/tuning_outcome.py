@@ -60,7 +60,7 @@ def outcome_of(cfg: ScaleConfig, task: str, search: Search, metric: Metric, scor
     Raises:
         UserError: every candidate of a method diverged.
     """
-    rounds, seeds = rounds_of(cfg, task, search), searched_seeds(cfg, task)
+    rounds, seeds = rounds_of(cfg, task, search), searched_seeds(cfg, task, search)
     methods: dict[str, Any] = {}
     for candidate in (each for candidates in rounds for each in candidates):
         train = candidate_spec(cfg, task, search, candidate, seeds[0]).train

@@ -57,6 +57,13 @@ def test_what_is_chosen_does_not_change_the_search_of_options_but_that_of_the_bu
         assert (JOB.settings(DESK, key) == JOB.settings(other, key)) == same
 
 
+def test_the_budget_has_seeds_of_its_own():
+    cfg = load_scale("desk", {"tasks.cls.tune.seeds": [0, 2], "tasks.cls.tune.budget_seeds": [1]})
+    assert JOB.settings(cfg, TuneKey("cls", "options"))["seeds"] == [0, 2]
+    assert JOB.settings(cfg, TuneKey("cls", "budget"))["seeds"] == [1]
+    assert JOB.settings(load_scale("desk", {"tasks.cls.tune.seeds": [0, 2]}), TuneKey("cls", "budget"))["seeds"] == [0]
+
+
 def test_a_candidate_is_the_run_that_its_values_would_make():
     for each in rounds_of(DESK, "seg", "options")[0]:
         cfg = with_chosen("seg", {each.method: each.values.model_dump()})
@@ -130,6 +137,7 @@ def test_methods_that_are_trained_for_several_tasks_have_no_search_of_one():
         ({"tune.methods": ["dense", "svit"]}, "tasks.cls.tune.methods: 'svit' is not a method of this task"),
         ({"tune.methods": ["tap"]}, r"tune.methods must include 'dense' \(no pruning\)"),
         ({"tune.seeds": [7]}, "tune.seeds: 7 is not one of the task's seeds"),
+        ({"tune.budget_seeds": [1, 8]}, "tune.budget_seeds: 8 is not one of the task's seeds"),
         ({"tune.lr_scales": [1, 3]}, "lr_scales has 2 candidates, and register_starts with controller_lr_scales has 4"),
         ({"tune.lr_scales": [1, 3, 3, 10]}, "lr_scales must name at least one value, and none twice"),
         ({"tune.lr_scales": [1, 0, 3, 10]}, "must be above 0|greater than 0"),

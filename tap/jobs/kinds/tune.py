@@ -82,7 +82,7 @@ class Tune(Job[TuneKey]):
         specs = [
             candidate_spec(cfg, key.task, key.search, candidate, seed)
             for candidate in rounds_of(cfg, key.task, key.search)[0]
-            for seed in searched_seeds(cfg, key.task)
+            for seed in searched_seeds(cfg, key.task, key.search)
         ]
         return {
             "data": [data_evidence(cfg, key.task)],
