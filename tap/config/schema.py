@@ -617,7 +617,8 @@ def _check_tune(task: TaskConfig) -> None:
             f"tune.methods must include '{DENSE}' (no pruning), which others learn from and are compared with"
         )
     for name in ("seeds", "budget_seeds"):
-        if missing := set(getattr(task.tune, name) or ()) - set(task.seeds):
+        given = getattr(task.tune, name)
+        if given != "all" and (missing := set(given or ()) - set(task.seeds)):
             raise ValueError(f"tune.{name}: {min(missing)} is not one of the task's seeds: {list(task.seeds)}")
 
 

@@ -24,10 +24,10 @@ class TuneConfig(Strict):
         description="methods that take part where the task lists them, no pruning among them; null takes all but those "
         "that are trained on several tasks together",
     )
-    seeds: tuple[int, ...] | None = Field(
-        None, description="seeds of the task whose mean decides; null takes the first one"
+    seeds: tuple[int, ...] | Literal["all"] | None = Field(
+        None, description="seeds of the task whose mean decides; all takes all of them, null the first one"
     )
-    budget_seeds: tuple[int, ...] | None = Field(
+    budget_seeds: tuple[int, ...] | Literal["all"] | None = Field(
         None, description="the same for `tap tune --budget`, which trains every method for several lengths"
     )
     lr_scales: tuple[_Above, ...] = Field(
@@ -53,7 +53,7 @@ class TuneConfig(Strict):
     def _as_many_for_all(self) -> TuneConfig:
         for name in ("methods", "seeds", "budget_seeds", "lr_scales", "register_starts", "controller_lr_scales"):
             values: Sequence[object] | None = getattr(self, name)
-            if values is not None and (not values or len(set(values)) < len(values)):
+            if values not in (None, "all") and (not values or len(set(values)) < len(values)):
                 raise ValueError(f"{name} must name at least one value, and none twice, got {list(values)}")
         pairs = len(self.register_starts) * len(self.controller_lr_scales)
         if len(self.lr_scales) != pairs:

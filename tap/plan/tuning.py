@@ -62,7 +62,7 @@ def searched_seeds(cfg: ScaleConfig, task: str, search: Search = "options") -> t
     """The seeds whose mean score decides."""
     settings = task_of(cfg, task)
     given = settings.tune.seeds if search == "options" else settings.tune.budget_seeds
-    return given or settings.seeds[:1]
+    return settings.seeds if given == "all" else given or settings.seeds[:1]
 
 
 def rounds_of(cfg: ScaleConfig, task: str, search: Search) -> list[list[Candidate]]:

@@ -20,6 +20,7 @@ from tap.plan.tuning import (
     rounds_of,
     scaled,
     searched_methods,
+    searched_seeds,
     yaml_lines,
 )
 
@@ -61,7 +62,12 @@ def test_the_budget_has_seeds_of_its_own():
     cfg = load_scale("desk", {"tasks.cls.tune.seeds": [0, 2], "tasks.cls.tune.budget_seeds": [1]})
     assert JOB.settings(cfg, TuneKey("cls", "options"))["seeds"] == [0, 2]
     assert JOB.settings(cfg, TuneKey("cls", "budget"))["seeds"] == [1]
-    assert JOB.settings(load_scale("desk", {"tasks.cls.tune.seeds": [0, 2]}), TuneKey("cls", "budget"))["seeds"] == [0]
+    assert JOB.settings(load_scale("desk", {"tasks.cls.tune.seeds": "all"}), TuneKey("cls", "budget"))["seeds"] == [0]
+
+
+def test_all_seeds_are_those_of_the_task_whatever_they_are():
+    cfg = load_scale("desk", {"tasks.cls.tune.seeds": "all", "tasks.cls.seeds": [2, 5]})
+    assert searched_seeds(cfg, "cls") == (2, 5)
 
 
 def test_a_candidate_is_the_run_that_its_values_would_make():
