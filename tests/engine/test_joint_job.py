@@ -161,7 +161,11 @@ def test_refusals():
 @pytest.mark.slow
 def test_a_replay_is_equal_to_itself_and_finds_another_order_of_the_tasks(monkeypatch):
     made = specs()
-    request = {"specs": {}, "folders": {}}
+    request = {
+        "specs": {},
+        "folders": {},
+        "sampler_seed": joint_job.derive_seed(next(iter(made.values())).seed, "joint sampler"),
+    }
     for task, spec in made.items():
         request["specs"][task] = spec.model_dump(mode="json")
         request["folders"][task] = run_of(spec).folder.as_posix()
@@ -173,9 +177,11 @@ def test_a_replay_is_equal_to_itself_and_finds_another_order_of_the_tasks(monkey
     before = replay()
     places = list(dict.fromkeys(place for place, _, _ in before["trace"]))
     assert places[-len(made) :] == [f"end of {task}" for task in made]
-    assert [place for place in places if place.startswith("step ")] == [f"step {step}" for step in (0, 1, 2, 4, 6, 7)]
+    steps = [place for place in places if place.startswith("step ")]
+    assert (steps[:2], steps[-1]) == (["step 0", "step 1"], "step 7")
+    assert len(steps) < 8, "not all of them"
     seen = {name.split()[2] for _, name, _ in before["trace"] if name.startswith("gradient of ")}
-    assert len(seen) > 1, "gradients of several tasks"
+    assert seen == set(made), "gradients of every task"
     assert compare(before, replay()).equal
     derive = joint_job.derive_seed
     monkeypatch.setattr(joint_job, "derive_seed", lambda *parts: derive(*parts) + 1)
