@@ -16,8 +16,8 @@ TARGET ?=
 BUNDLE ?=
 VENV := .venv
 CODE := tap tests benchmarks examples configs
-# Named by the lock's content, so that an unchanged lock installs nothing, whatever the files' times.
-STAMP := $(VENV)/.made-from-$(shell sha256sum requirements.lock | cut -c1-16)
+# Named by the content of what says what is installed: while that is unchanged nothing is, whatever the files' times.
+STAMP := $(VENV)/.made-from-$(shell cat requirements.lock pyproject.toml | sha256sum | cut -c1-16)
 # One more than there are cores: tests wait for processes that they start.
 WORKERS := $(shell echo $$(( $$(nproc) + 1 )))
 export PATH := $(abspath $(VENV))/bin:$(PATH)

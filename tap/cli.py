@@ -23,7 +23,6 @@ from tap.config import generate as config_files
 from tap.config import load_params, load_scale
 from tap.config.schema import JobSpec, ScaleConfig
 from tap.errors import UserError
-from tap.jobs import warm
 from tap.jobs.arguments import ScaleOption
 from tap.jobs.kinds.prepare import prepared_folders
 from tap.jobs.registry import JOBS
@@ -74,26 +73,10 @@ groups = {
 for _name, _group in groups.items():
     app.add_typer(_group, name=_name)
 
-_JOB_COMMANDS = [words.split() for job in JOBS.values() for words in job.commands()]
 for _job in JOBS.values():
     for _words, (_about, _call) in _job.commands().items():
         _group_name, _, _command = _words.rpartition(" ")
         groups.get(_group_name, app).command(_command, help=_about)(_call)
-
-
-def main() -> None:
-    """Entry point of the `tap` command; a workflow's jobs run in forks of a process that has imported the libraries."""
-    words = sys.argv[1:]
-    if any(words[: len(command)] == command for command in _JOB_COMMANDS):
-        status = warm.run_warm(sys.argv)
-        if status is not None:
-            sys.exit(status)
-    run()
-
-
-def serve(place: str) -> None:
-    """What the process does that jobs are forks of; `place` is the path of its socket."""
-    warm.serve(place, run)
 
 
 def run() -> None:
@@ -387,4 +370,4 @@ def _prepare_missing_data(cfg: ScaleConfig) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -43,6 +43,17 @@ def test_the_command_line_does_not_wait_for_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_job_of_a_workflow_waits_for_nothing_before_it_asks_for_its_fork():
+    code = "import sys; import tap.__main__; assert not {'tap.cli', 'typer', 'pydantic', 'yaml'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_both_names_of_the_program_are_one():
+    for module in ("tap", "tap.cli"):
+        told = subprocess.run([sys.executable, "-m", module, "--version"], capture_output=True, text=True)
+        assert told.stdout == f"tap {tap.__version__}\n"
+
+
 def test_version():
     assert call("--version").output == f"tap {tap.__version__}\n"
 

@@ -30,6 +30,7 @@ LAYERS = [
         "vit_checks",
     },
     {"cli", "openmmlab"},
+    {"__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

@@ -2,7 +2,8 @@
 
 Importing torch, timm and OpenMMLab's packages takes 3 to 6 s of a core, more than most jobs of the smoke scale
 compute. So the first job of a workflow starts one process beside it that imports them once; each job is a fork of it,
-in its own folder, with its own environment, arguments and output. The workflow names the socket in `VARIABLE`.
+in its own folder, with its own environment, arguments and output. The workflow names the socket in `VARIABLE`, and
+`tap/__main__.py` asks here before it imports anything.
 
 A job that somebody calls by hand imports as always, and so does every job where the device is not a CPU (CUDA does not
 outlive a fork) or where the code has changed since the process began, so that no job runs other code than is recorded.
@@ -31,7 +32,7 @@ from tap.provenance.orphans import GRACE_S, end_with_workflow, is_alive
 VARIABLE = "TAP_WARM_SOCKET"
 """Environment variable with the path of the socket, which is named by the number of the workflow's process."""
 
-_SERVER = "import sys; from tap import cli; cli.serve(sys.argv[1])"
+_SERVER = "import sys; from tap import cli; from tap.jobs import warm; warm.serve(sys.argv[1], cli.run)"
 _PATIENCE_S = 60.0
 _POLL_S = 0.02
 _CHUNK = 65536

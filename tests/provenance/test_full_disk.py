@@ -159,7 +159,7 @@ def test_whatever_else_is_written_ends_in_one_line_too(monkeypatch, capsys):
 
     monkeypatch.setattr(cli, "app", work)
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        cli.run()
     assert ended.value.code == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
