@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import array
 import gc
+import importlib
 import json
 import os
 import select
@@ -31,6 +32,9 @@ from tap.provenance.orphans import GRACE_S, end_with_workflow, is_alive
 
 VARIABLE = "TAP_WARM_SOCKET"
 """Environment variable with the path of the socket, which is named by the number of the workflow's process."""
+
+TASKS_VARIABLE = "TAP_WARM_TASKS"
+"""The same with the workflow's tasks, apart by commas: the process imports no other task's libraries."""
 
 _SERVER = "import sys; from tap import cli; from tap.jobs import warm; warm.serve(sys.argv[1], cli.run)"
 _PATIENCE_S = 60.0
@@ -122,11 +126,14 @@ def socket_of(process: int) -> str:
 
 
 def preload() -> None:
-    """Imports what most jobs need and what takes long."""
+    """Imports what most jobs of the workflow's tasks need and what takes long."""
     import tap.engine.job
     import tap.engine.joint
-    import tap.tasks.detection.task
-    import tap.tasks.segmentation.task  # noqa: F401  all four for what importing them leaves behind
+    import tap.paper.figures.build  # noqa: F401  all three for what importing them leaves behind
+    from tap.task_facts import TASKS
+
+    for task in os.environ[TASKS_VARIABLE].split(","):
+        importlib.import_module(TASKS[task].pipeline.partition(":")[0])
 
 
 def serve(place: str, command: Callable[[], None], prepare: Callable[[], None] = preload) -> None:

@@ -97,6 +97,12 @@ def test_a_job_has_the_output_folder_environment_and_status_of_its_own(ask, tmp_
     assert ask("threads", OMP_NUM_THREADS="2").communicate()[0] == "2\n"
 
 
+def test_no_other_task_s_libraries_are_waited_for():
+    code = "import sys; from tap.jobs.warm import preload; preload(); there = sys.modules.keys()"
+    code += "; assert there >= {'torch', 'timm', 'pandas'}; assert not there & {'mmdet', 'mmseg'}"
+    subprocess.run([sys.executable, "-c", code], env=os.environ | {warm.TASKS_VARIABLE: "cls"}, check=True)
+
+
 def test_a_job_ends_with_the_one_that_waits_for_it(ask):
     client = ask("sleep")
     job = int(client.stdout.readline())

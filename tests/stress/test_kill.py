@@ -18,5 +18,5 @@ def test_a_killed_workflow_goes_on_by_the_same_command(tmp_path):
     data = kill.ROOT / "data" / "fashion_mnist"
     if not (data / "manifest.json").is_file():
         pytest.skip("needs the data: tap data prepare cls")
-    lines = kill.stress(tmp_path, data, kills=2, seed=1, steps=20, targets=["paper_tables/tab_cls.tex"])
+    lines = kill.stress(tmp_path, data, kills=2, seed=1, steps=40, targets=["paper_tables/tab_cls.tex"])
     assert sum("killed" in line for line in lines) == 2, lines

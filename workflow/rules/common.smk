@@ -62,7 +62,8 @@ shell.prefix(
     f"export PATH={shlex.quote(str(Path(sys.executable).parent))}:$PATH "
     f"{orphans.VARIABLE}={os.getpid()}"
     + (
-        f" {warm.VARIABLE}={shlex.quote(warm.socket_of(os.getpid()))}; "
+        f" {warm.VARIABLE}={shlex.quote(warm.socket_of(os.getpid()))}"
+        f" {warm.TASKS_VARIABLE}={','.join(CFG.tasks)}; "
         if ON_CPU
         else "; "
     )
