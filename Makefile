@@ -58,7 +58,8 @@ format: $(STAMP)
 
 env: $(STAMP)
 
-# uv where there is one, else pip. Every package is checked against its hash.
+# uv where there is one, else pip. Every package is checked against its hash; bytecode is made on all cores, which
+# neither does.
 $(STAMP):
 	if command -v uv > /dev/null; then \
 	  [[ -x $(VENV)/bin/python ]] || uv venv --python 3.11 $(VENV); \
@@ -67,9 +68,10 @@ $(STAMP):
 	else \
 	  $(VENV)/bin/python -m pip --version > /dev/null 2>&1 || python3.11 -m venv --clear $(VENV) || \
 	    { echo "Python 3.11 with venv is needed (or uv, which brings it)" >&2; exit 1; }; \
-	  $(VENV)/bin/python -m pip install --require-hashes -r requirements.lock; \
+	  $(VENV)/bin/python -m pip install --no-compile --require-hashes -r requirements.lock; \
 	  $(VENV)/bin/python -m pip install --no-deps --no-build-isolation -e .; \
 	fi
+	$(VENV)/bin/python -m compileall -q -j 0 $(VENV)/lib > /dev/null || true  # templates that are no code fail
 	rm -f $(VENV)/.made-from-*
 	touch $@
 

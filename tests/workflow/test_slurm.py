@@ -103,7 +103,8 @@ def test_a_training_asks_for_one_node_with_its_cards_and_cores(cluster):
     path = project.folder / PROFILE / "config.yaml"
     path.write_text(path.read_text().replace("change-me", "mine"))
     target = "results/smoke/runs/cls/mae/r1.00/main/s0/model.safetensors"
-    result = start(target, "--slurm-status-command", "squeue", "--retries", "0")
+    seconds = ("--slurm-init-seconds-before-status-checks", "1")
+    result = start(target, "--slurm-status-command", "squeue", "--retries", "0", *seconds)
     (arguments,) = [found for found in asked() if any("pretrain" in word for word in found)] or [None]
     assert arguments is not None, result.stderr[-3000:]
     line = " ".join(arguments)
