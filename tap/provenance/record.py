@@ -184,7 +184,11 @@ def is_sealed(text: str, content: Mapping[str, Any]) -> bool | None:
         text: the record.
         content: its parts, as `parse_record` reads them.
     """
-    return text == _with_seal(content) if {"seal", "job"} & content.keys() else None
+    if not {"seal", "job"} & content.keys():
+        return None
+    seal = content.get("seal")
+    without = text.replace(f' "seal": "{seal}",\n', "", 1)  # what was hashed: writing it anew takes fifty times as long
+    return hashlib.sha256(without.encode()).hexdigest() == seal
 
 
 def parse_record(text: str) -> dict[str, Any] | None:
