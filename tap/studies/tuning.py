@@ -45,7 +45,7 @@ from tap.plan.tuning import (
     searched_settings,
 )
 from tap.provenance.files import atomic_write, sha256_file
-from tap.provenance.locks import is_held
+from tap.provenance.locks import is_held, waiting_lock
 from tap.provenance.record import BY_HAND, RECORD_SUFFIX, Stamp, evidence_of_data, record_job
 from tap.studies.endpoint import better_endpoint, with_endpoint
 from tap.studies.tuning_outcome import as_csv, best_place, in_words, outcome_of
@@ -97,11 +97,12 @@ def run_search(
             "calibration_images": len(task.datasets(first).calibration),
             "endpoints": endpoints,
         }
-        outputs = [
-            atomic_write(path, json.dumps(content, indent=1) + "\n"),
-            atomic_write(path.with_suffix(".csv"), as_csv(content["methods"])),
-        ]
-        with cpu_threads(first.train.threads):
+        # Another process of the same command may be at its end as well, and each removes what is torn of these files.
+        with cpu_threads(first.train.threads), waiting_lock(run_of(first).scratch / "result.lock", lambda: None):
+            outputs = [
+                atomic_write(path, json.dumps(content, indent=1) + "\n"),
+                atomic_write(path.with_suffix(".csv"), as_csv(content["methods"])),
+            ]
             record_job(
                 path.with_suffix(RECORD_SUFFIX),
                 stamp,

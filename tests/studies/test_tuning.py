@@ -21,7 +21,7 @@ from tap.plan.runs import Run, dense_run, run_of
 from tap.plan.specs import job_spec
 from tap.plan.starts import start_run
 from tap.plan.tuning import Candidate, candidate_spec, rounds_of
-from tap.provenance.locks import hold_lock
+from tap.provenance.locks import hold_lock, is_held
 from tap.studies import tuning
 from tap.studies.tuning import run_search
 from tap.studies.tuning_outcome import best_place, first_settled, in_words, kendall_tau
@@ -97,6 +97,15 @@ def search(cfg, which="options"):
 def with_methods(cfg, *methods):
     settings = cfg.tasks["cls"].model_copy(update={"methods": methods})
     return cfg.model_copy(update={"tasks": cfg.tasks | {"cls": settings}})
+
+
+def test_processes_that_end_at_once_write_one_after_the_other(cfg, monkeypatch):
+    """Each removes the temporary files of killed writers, which another's are not."""
+    first, held = candidate_spec(cfg, "cls", "options", rounds_of(cfg, "cls", "options")[0][0], 0), []
+    lock = run_of(first).scratch / "result.lock"
+    monkeypatch.setattr(tuning, "record_job", lambda *_, **__: held.append(is_held(lock)))
+    search(cfg)
+    assert (held, is_held(lock)) == ([True], False)
 
 
 def test_every_method_is_searched_alike_on_the_calibration_split_alone(cfg, capsys):
