@@ -87,6 +87,7 @@ def test_imports_by_a_computed_name_are_where_the_names_are_given_otherwise():
         for name in (
             "config/options/__init__",
             "jobs/registry",
+            "jobs/warm",
             "paper/figures/build",
             "paper/tables/build",
             "recertify/driver",
