@@ -3,12 +3,12 @@
 # make test-fast                                          the tests that train and build nothing, 3 minutes
 # make test-long                                          further tests on whole repositories, many minutes
 # make restore [SCALE=...] [BUNDLE=file]                  results from elsewhere verified and taken for done
-# Also: env, lint, format, ci, lock. Every command may be interrupted and repeated.
+# Also: env, lint, format, lock. Every command may be interrupted and repeated.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: reproduce restore test test-fast test-long ci lint format env lock
+.PHONY: reproduce restore test test-fast test-long lint format env lock
 .DEFAULT_GOAL := reproduce
 
 SCALE ?=
@@ -41,8 +41,6 @@ test-long: $(STAMP)
 
 test-fast: $(STAMP)
 	OMP_NUM_THREADS=1 python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
-
-ci: lint test
 
 lint: $(STAMP)
 	ruff check $(CODE)
