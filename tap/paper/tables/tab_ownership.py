@@ -26,10 +26,10 @@ _DENSE: Final = "recovery"
 def cells(evidence: Evidence) -> Cells:
     """Who trains what in TAP-J, whose tasks share nothing, and in TAP-F; sizes of the first task that has the part."""
     cfg = evidence.settings
-    joint = joint_encoders(cfg)
+    own, joint = {task: counts_of_tap(cfg, task) for task in cfg.tasks}, joint_encoders(cfg)
     found: dict[tuple[str, str], Known] = {("head", "tap"): stated("trainable per task")}
     for row, part in _ROWS.items():
-        sizes = {task: counts_of_tap(cfg, task)[part] for task in cfg.tasks if part != _DENSE or TASKS[task].dense}
+        sizes = {task: own[task][part] for task in own if part != _DENSE or TASKS[task].dense}
         if any(sizes.values()):
             words = {"allocation": "trained per model", "recovery": "trained for dense task"}
             found[row, "tap"] = recomputed(words.get(part, "trainable per task"))
