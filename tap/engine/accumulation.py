@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tap.config.training import TrainConfig
+from tap.config.schema import TrainConfig
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.tasks.base import Batch
 

@@ -17,8 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tap.config.schema import JobSpec
-from tap.config.training import TrainConfig
+from tap.config.schema import JobSpec, TrainConfig
 from tap.encoder.low_rank import is_low_rank
 from tap.encoder.weights import backbone_tensors, class_token_in, class_token_of, load_backbone
 from tap.engine.distributed import Processes

@@ -22,8 +22,7 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from tap.config.schema import JobSpec
-from tap.config.training import TrainConfig
+from tap.config.schema import JobSpec, TrainConfig
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.engine.accumulation import OutOfMemory, checkpoint_blocks, micro_batch_of, split_batch, weighted_sums
 from tap.engine.distributed import Processes

@@ -16,7 +16,7 @@ from timm.models import group_parameters
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
-from tap.config.training import OptimizerConfig
+from tap.config.schema import OptimizerConfig
 from tap.reducers.base import PartRates
 
 _VIEW = re.compile(r"^views\.\w+\.")

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tap.config.datasets import CHECKED
-from tap.config.schema import ScaleConfig
-from tap.config.training import TrainConfig
+from tap.config.schema import ScaleConfig, TrainConfig
 from tap.engine.gpu_pool import visible_cards
 from tap.errors import UserError
 from tap.plan.estimate import JOINT, PlannedJob, planned_jobs, training_images

@@ -12,7 +12,7 @@ from timm.scheduler import CosineLRScheduler, MultiStepLRScheduler, PolyLRSchedu
 from timm.scheduler.scheduler import Scheduler
 from torch.optim import Optimizer
 
-from tap.config.training import TrainConfig
+from tap.config.schema import TrainConfig
 from tap.engine.streams import in_steps, total_steps
 from tap.errors import UserError
 

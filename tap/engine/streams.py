@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from tap.config.training import TrainConfig
+from tap.config.schema import TrainConfig
 from tap.errors import UserError
 from tap.seeds import derive_seed
 from tap.tasks.base import Item

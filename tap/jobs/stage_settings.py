@@ -13,8 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from tap.config.methods import METHODS
-from tap.config.schema import ScaleConfig
-from tap.config.task import ChosenConfig, TaskConfig
+from tap.config.schema import ChosenConfig, ScaleConfig, TaskConfig
 from tap.errors import UserError
 from tap.jobs.job import Job
 from tap.jobs.registry import JOBS

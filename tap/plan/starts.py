@@ -11,10 +11,7 @@ from typing import Final, Literal
 
 from tap.config.lookup import method_of
 from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER, WITH_REGISTER
-from tap.config.schema import JobSpec
-from tap.config.starts import JointConfig, PretrainConfig
-from tap.config.task import TaskConfig
-from tap.config.training import TrainConfig
+from tap.config.schema import JobSpec, JointConfig, PretrainConfig, TaskConfig, TrainConfig
 from tap.config.variants import JOINT_STARTS
 from tap.errors import UserError
 from tap.runs import Run

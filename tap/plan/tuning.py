@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from tap.config.methods import DENSE, FROZEN, WITH_REGISTER
-from tap.config.schema import JobSpec, ScaleConfig
-from tap.config.task import ChosenConfig
-from tap.config.training import TrainConfig
+from tap.config.schema import ChosenConfig, JobSpec, ScaleConfig, TrainConfig
 from tap.errors import UserError
 from tap.plan.runs import task_of
 from tap.plan.specs import job_spec, settings_of

@@ -10,7 +10,7 @@ from joint_views import TASKS, joint
 from tiny_models import tiny_encoder
 from toy_task import toy_spec
 
-from tap.config.training import OptimizerConfig, ScheduleConfig, TrainConfig
+from tap.config.schema import OptimizerConfig, ScheduleConfig, TrainConfig
 from tap.encoder.low_rank import is_low_rank
 from tap.engine.distributed import Processes
 from tap.engine.joint import Member, task_counts, task_of_step, train_joint

@@ -8,7 +8,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from tap.config.training import OptimizerConfig
+from tap.config.schema import OptimizerConfig
 from tap.encoder.vitdet import place_on_grid
 from tap.engine.optim import base_lr, build_optimizer, parameter_groups, scale_parts
 from tap.reducers.base import PartRates

@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 
-from tap.config.training import OptimizerConfig, ScheduleConfig, TrainConfig
+from tap.config.schema import OptimizerConfig, ScheduleConfig, TrainConfig
 from tap.engine.schedule import Schedule
 from tap.errors import UserError
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tap.config.training import OptimizerConfig, TrainConfig
+from tap.config.schema import OptimizerConfig, TrainConfig
 from tap.engine.streams import Stream, total_steps
 from tap.errors import UserError
 

@@ -7,7 +7,7 @@ import yaml
 
 from tap.config import load_scale
 from tap.config.methods import DENSE, FROZEN, METHODS
-from tap.config.task import ChosenConfig
+from tap.config.schema import ChosenConfig
 from tap.errors import UserError
 from tap.jobs.kinds.tune import JOB, TuneKey
 from tap.plan.runs import Run

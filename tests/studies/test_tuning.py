@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from toy_task import SmallClassification, ToyData
 
 from tap.config import load_scale
-from tap.config.task import ChosenConfig
+from tap.config.schema import ChosenConfig
 from tap.engine.job import train_run
 from tap.engine.loop import NotFinite
 from tap.engine.run_weights import load_run

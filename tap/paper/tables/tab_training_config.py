@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tap.config.methods import METHODS
-from tap.config.task import TaskConfig
-from tap.config.training import AugmentConfig, TrainConfig
+from tap.config.schema import AugmentConfig, TaskConfig, TrainConfig
 from tap.paper.evidence import Evidence
 from tap.paper.reported import Column
 from tap.paper.tables.table import Cells, Content, Head, Table, stated

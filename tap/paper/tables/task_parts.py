@@ -14,8 +14,7 @@ from timm.models import get_pretrained_cfg
 from torch import nn
 
 from tap.config.methods import TAP, TAP_F
-from tap.config.model import ModelConfig
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.schema import JobSpec, ModelConfig, ScaleConfig
 from tap.paper.evidence import Evidence
 from tap.paper.tables.table import Known, recomputed
 from tap.plan.runs import task_of

@@ -4,8 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tap.config import load_scale
-from tap.config.schema import ScaleConfig
-from tap.config.task import ChosenConfig
+from tap.config.schema import ChosenConfig, ScaleConfig
 from tap.paper.tables.tab_training_config import cells
 from tap.paper.tables.table import stated
 
