@@ -34,7 +34,7 @@ from usual_vitdet import usual_forward
 
 from tap.config.load import load_scale
 from tap.config.methods import DENSE
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.core.budget import Allocation, allocate, keep_count
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder

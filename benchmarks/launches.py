@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.staged import Stages

@@ -32,7 +32,7 @@ from timm.models.vision_transformer import Block
 from torch import Tensor
 
 from tap.config.methods import DENSE, METHODS, TAP
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.core.budget import keep_count
 from tap.encoder.attention import kernel_name
 from tap.encoder.blocks import add_attention, project, run_mlp

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.core.budget import keep_count
 from tap.criteria.registry import CRITERIA
 from tap.encoder.sparse_vit import SparseEncoder

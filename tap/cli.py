@@ -21,7 +21,8 @@ from typer.core import TyperGroup
 import tap
 from tap.config import generate as config_files
 from tap.config import load_params, load_scale
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.jobs.arguments import ScaleOption
 from tap.jobs.kinds.prepare import prepared_folders

@@ -15,7 +15,8 @@ from torch import nn
 
 from tap.config.messages import explain
 from tap.config.methods import LEARNED_RECOVERY, METHODS, TAP, WITH_REGISTER, methods_of
-from tap.config.schema import ControllerConfig, ModelConfig
+from tap.config.model import ModelConfig
+from tap.config.register import ControllerConfig
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.weights import class_token_of, load_backbone

@@ -9,20 +9,15 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
+from tap.config.data import DataConfig
 from tap.config.detector import DetectorConfig
+from tap.config.measuring import EvalConfig
 from tap.config.messages import explain
+from tap.config.model import ModelConfig
 from tap.config.options import MethodOptions
 from tap.config.options.tap_f import TapFOptions
-from tap.config.schema import (
-    ControllerConfig,
-    DataConfig,
-    EvalConfig,
-    JobSpec,
-    ModelConfig,
-    OptimizerConfig,
-    PretrainConfig,
-    TrainConfig,
-)
+from tap.config.register import ControllerConfig
+from tap.config.schema import JobSpec, OptimizerConfig, PretrainConfig, TrainConfig
 from tap.engine.joint import Member, build_joint
 from tap.errors import UserError
 from tap.reducers.build import build_vit
@@ -76,7 +71,7 @@ def create_joint_model(
         alpha: updates are scaled by alpha / rank.
         register, adapters: whether each task has its own, or all have one (tab:factorial).
         image_sizes: side of the square input of a task in pixels; the paper's 224, 512 and 1024 where not given.
-        model: other settings of a task's trunk and head by task, as `tap.config.schema.ModelConfig` names them.
+        model: other settings of a task's trunk and head by task, as `tap.config.model.ModelConfig` names them.
         controller: pruning blocks and initial values of the registers; None takes the paper's.
         seed: of the initial weights.
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import tap
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 
 VIT: dict[str, Any] = {"image_size": 32, "patch_size": 8, "embed_dim": 24, "num_heads": 2, "depth": 4}
 

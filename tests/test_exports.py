@@ -9,7 +9,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 import tap
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 from tap.errors import UserError
 
 VIT: dict[str, Any] = {"image_size": 32, "patch_size": 8, "embed_dim": 24, "num_heads": 2, "depth": 4}

@@ -17,7 +17,7 @@ from torch import nn
 import tap
 import tap.factory
 from tap.config.methods import methods_of
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 from tap.errors import UserError
 from tap.tasks.classification.model import Classifier
 

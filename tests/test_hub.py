@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import tap
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 from tap.errors import UserError
 
 SMALL: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "num_heads": 2, "depth": 4, "num_classes": 5}

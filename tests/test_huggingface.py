@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tap
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 from tap.errors import UserError
 from tap.huggingface import from_huggingface, to_huggingface
 

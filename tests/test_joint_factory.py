@@ -5,7 +5,7 @@ import torch
 
 import tap
 from tap.config.detector import DetectorConfig
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 from tap.errors import UserError
 from tap.task_facts import TASKS
 

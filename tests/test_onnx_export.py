@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import tap
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 from tap.errors import UserError
 from tap.onnx_export import export_onnx
 

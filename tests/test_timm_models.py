@@ -14,7 +14,7 @@ from timm.optim import create_optimizer_v2
 from torch import Tensor, nn
 
 import tap
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 from tap.errors import UserError
 from tap.factory import default_layers
 from tap.timm_models import BASES

@@ -24,7 +24,7 @@ from timm.utils import CheckpointSaver, ModelEmaV2, ModelEmaV3, accuracy, dispat
 from torch import Tensor, nn
 
 import tap
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 from tap.errors import UserError
 
 NAME = "tap_vit_tiny_patch16_224"

@@ -1,4 +1,4 @@
-"""Settings: what they are (`schema`) and where they come from (`load`)."""
+"""Settings: what they are (`scale`, `task`, `schema` of a job, and their parts) and where they come from (`load`)."""
 
 from tap.config.load import load_params, load_scale
 

@@ -1,4 +1,4 @@
-"""Files made from the models of `schema`: JSON schemas for editors, and every setting with its meaning on one page."""
+"""Files made from the models of `scale`: JSON schemas for editors, and every setting with its meaning on one page."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from tap.config.schema import Params, ScaleConfig
+from tap.config.scale import Params, ScaleConfig
 from tap.provenance.files import atomic_write
 
 SCHEMAS_FOLDER = Path("workflow/schemas")
 _COLUMN = 58
 _HEAD = """\
 # The defaults of params.yaml, and below them every setting of a scale file, by the dotted name under which
-# `overrides` replaces it. Generated from tap/config/schema.py by `tap config generate`; do not edit.
+# `overrides` replaces it. Generated from tap/config/scale.py by `tap config generate`; do not edit.
 """
 _REFERENCE = """
 # Settings of workflow/scales/<scale>.yaml: type and range; default, or `required` where the file must give a value;

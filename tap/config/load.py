@@ -10,7 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from tap.config.messages import explain
-from tap.config.schema import Params, ScaleConfig
+from tap.config.scale import Params, ScaleConfig
 from tap.config.strict import Strict
 from tap.errors import UserError
 from tap.runs import SCALES

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tap.config.datasets import CHECKED
-from tap.config.schema import ScaleConfig, TrainConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import TrainConfig
 from tap.engine.gpu_pool import visible_cards
 from tap.errors import UserError
 from tap.plan.estimate import JOINT, PlannedJob, planned_jobs, training_images

@@ -11,7 +11,7 @@ from typing import Final
 from tap.config.datasets import CHECKED, PREPARED
 from tap.config.lookup import method_of
 from tap.config.methods import DENSE, PRETRAINING
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.fingerprint import module_exists
 from tap.task_facts import TASKS

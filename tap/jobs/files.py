@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tap.config.datasets import PREPARED
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.plan.joint import is_joint
 from tap.plan.runs import run_of, task_of
 from tap.plan.starts import base_run, given_weights, source_run, starts_from_class_token

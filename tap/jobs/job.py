@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.fingerprint import code_fingerprint
 from tap.provenance.record import Stamp

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from tap.config.load import load_scale
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.jobs.arguments import OutOption, ScaleOption, SpecOption
 from tap.jobs.job import Content, Job
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from tap.config.load import load_scale
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.jobs.arguments import RunArgument, ScaleOption, SpecOption
 from tap.jobs.job import Content, Job
 from tap.plan.specs import Reader, job_spec, parse_job, settings_of

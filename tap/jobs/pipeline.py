@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from tap.config.load import SCALES_FOLDER, read_yaml
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.jobs.stage_settings import settings_read
 from tap.provenance.files import atomic_write
 from tap.provenance.stages import BY_NAME, RESULTS, STAGES, Stage, data_folders, outputs, small_files

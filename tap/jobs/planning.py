@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tap.config.datasets import PREPARED
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.jobs.kinds.probe import ProbeKey
 from tap.jobs.registry import JOBS

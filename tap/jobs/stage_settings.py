@@ -13,7 +13,9 @@ from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from tap.config.methods import METHODS
-from tap.config.schema import ChosenConfig, ScaleConfig, TaskConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import ChosenConfig
+from tap.config.task import TaskConfig
 from tap.errors import UserError
 from tap.jobs.job import Job
 from tap.jobs.registry import JOBS

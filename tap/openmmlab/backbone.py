@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from tap.config.messages import explain
 from tap.config.methods import LEARNED_RECOVERY, TAP, WITH_REGISTER
-from tap.config.schema import ControllerConfig, ModelConfig
+from tap.config.model import ModelConfig
+from tap.config.register import ControllerConfig
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.weights import class_token_of, load_backbone, read_tensors
 from tap.errors import UserError

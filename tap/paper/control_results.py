@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.paper.difference import Difference, same
 from tap.paper.estimate import Estimate

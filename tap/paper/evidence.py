@@ -13,7 +13,7 @@ import pandas as pd
 
 from tap.config.load import load_scale
 from tap.config.methods import DENSE, MAIN, RANDOM_ENCODER
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.controls.policies import FULL
 from tap.errors import UserError
 from tap.paper.control_results import ControlResults, read_controls

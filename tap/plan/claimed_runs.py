@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tap.config.methods import DENSE, METHODS
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.config.variants import VARIANTS
 from tap.errors import UserError
 from tap.plan.runs import dense_run, probes_of, runs_of_table, seeds_of

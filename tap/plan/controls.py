@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tap.config.methods import TAP, TAP_F
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.plan.runs import task_of
 from tap.plan.specs import job_spec, settings_of
 from tap.runs import Run

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
+from tap.config.data import DataConfig
 from tap.config.lookup import method_of
 from tap.config.methods import MAIN, PRETRAINING
-from tap.config.schema import DataConfig, JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.plan.controls import control_parameters
 from tap.plan.endpoints import endpoint_file, endpoint_path

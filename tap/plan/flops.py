@@ -12,7 +12,8 @@ from typing import Final
 from tap.config.detector import DetectorConfig
 from tap.config.lookup import facts_of
 from tap.config.methods import DENSE, PRETRAINING, RANDOM_ENCODER
-from tap.config.schema import JobSpec, ModelConfig, PretrainConfig
+from tap.config.model import ModelConfig
+from tap.config.schema import JobSpec, PretrainConfig
 from tap.plan.starts import RANDOM_ENCODERS
 from tap.plan.teaching import has_teacher
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from tap.config.lookup import method_of
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.config.variants import JOINT_STARTS, changes_of
 from tap.errors import UserError
 from tap.runs import Run

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from tap.config.load import load_scale
 from tap.config.methods import DENSE, FROZEN, METHODS, TAP
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.plan.runs import task_of
 from tap.provenance.record import processor

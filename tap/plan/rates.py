@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tap.config.methods import DENSE
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.plan.accelerators import ACCELERATORS, UTILISATION
 from tap.plan.estimate import PlannedJob

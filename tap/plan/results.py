@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tap.config.methods import DENSE
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.plan.controls import files_of_controls
 from tap.plan.runs import FURTHER, probe_folder, probes_of, runs_of_table, runs_of_tidy
 from tap.plan.shown_runs import pictured_path, tasks_shown

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from tap.config.methods import DENSE, FROZEN, PRETRAINING, RANDOM_ENCODER, TAP
-from tap.config.schema import JobSpec, ScaleConfig, TaskConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
+from tap.config.task import TaskConfig
 from tap.config.variants import VARIANTS
 from tap.errors import UserError
 from tap.runs import Run

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tap.config.methods import PRETRAINING
-from tap.config.schema import JobSpec, ModelConfig
+from tap.config.model import ModelConfig
+from tap.config.schema import JobSpec
 from tap.plan.flops import patches, rows
 
 MASKED_SCORES: Final = ("dynamicvit",)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from tap.config.methods import DENSE, TAP
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.plan.runs import seeds_of, task_of
 from tap.plan.specs import job_spec
 from tap.runs import Run

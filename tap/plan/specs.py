@@ -11,7 +11,9 @@ from pydantic import ValidationError
 from tap.config.lookup import method_of
 from tap.config.messages import explain
 from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER, methods_of
-from tap.config.schema import JobSpec, MixedImages, PretrainConfig, ScaleConfig, TaskConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec, MixedImages, PretrainConfig
+from tap.config.task import TaskConfig
 from tap.config.variants import JOINT_STARTS, changes_of, variants_of
 from tap.errors import UserError
 from tap.plan.endpoints import uses_endpoint

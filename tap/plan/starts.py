@@ -9,9 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
+from tap.config.joint import JointConfig
 from tap.config.lookup import method_of
 from tap.config.methods import DENSE, MAIN, PRETRAINING, RANDOM_ENCODER, WITH_REGISTER
-from tap.config.schema import JobSpec, JointConfig, PretrainConfig, TaskConfig, TrainConfig
+from tap.config.schema import JobSpec, PretrainConfig, TrainConfig
+from tap.config.task import TaskConfig
 from tap.config.variants import JOINT_STARTS
 from tap.errors import UserError
 from tap.runs import Run

@@ -12,8 +12,9 @@ from itertools import product
 from typing import Final
 
 from tap.config.lookup import facts_of
+from tap.config.measuring import ControlConfig, ProbeConfig
 from tap.config.methods import CRITERIA, WITH_REGISTER
-from tap.config.schema import ControlConfig, JobSpec, ProbeConfig
+from tap.config.schema import JobSpec
 from tap.plan.flops import (
     FROZEN_PASSES,
     PASSES,

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from tap.config.methods import DENSE, FROZEN, WITH_REGISTER
-from tap.config.schema import ChosenConfig, JobSpec, ScaleConfig, TrainConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import ChosenConfig, JobSpec, TrainConfig
 from tap.errors import UserError
 from tap.plan.runs import task_of
 from tap.plan.specs import job_spec, settings_of

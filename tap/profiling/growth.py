@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import torch
 
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.plan.growth import GROWTH, GrowthKey, GrowthProtocol, Point, growth_protocol

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tap.config.methods import DENSE, METHODS, TAP
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.core.budget import keep_count
 from tap.core.recovery import buffer_bytes
 from tap.engine.device import cpu_threads, describe_device, select_device

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.provenance.files import atomic_write
 from tap.provenance.hash_cache import HashCache
 from tap.provenance.ledger import Ledger, read_ledger

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.files import make_folder, sha256_file, writing
 from tap.provenance.ledger import CHECKPOINTS

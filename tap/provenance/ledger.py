@@ -9,7 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.record import DATA_RECORD, OUTSIDE, is_sealed, name_in_records, parse_record
 from tap.runs import SCALES

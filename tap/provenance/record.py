@@ -19,7 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tap.config.schema import DataConfig, JobSpec
+from tap.config.data import DataConfig
+from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.provenance.commit import commit_now
 from tap.provenance.files import atomic_write, hash_files, remove_torn, sha256_file

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from tap.config.load import load_params
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.provenance.bundle import cannot_be_evaluated
 from tap.provenance.checkpoints import bring_back, kept_weights

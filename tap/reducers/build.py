@@ -12,7 +12,8 @@ from timm.models import get_pretrained_cfg, is_model_in_modules
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from tap.config.schema import JobSpec, ModelConfig
+from tap.config.model import ModelConfig
+from tap.config.schema import JobSpec
 from tap.encoder.recovery_buffer import RecoverySettings
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.vitdet import place_on_grid

@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from tap.config.schema import ControlConfig, JobSpec, ScaleConfig
+from tap.config.measuring import ControlConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.controls.choice import Choice, judge_choice
 from tap.controls.evaluation import ControlResult, RegisterOutputs, evaluate_controls, images_of, register_outputs
 from tap.controls.oracle import Oracle, search_splits

@@ -18,8 +18,10 @@ import pandas as pd
 import torch
 
 from tap.config.lookup import facts_of
+from tap.config.measuring import ProbeConfig
 from tap.config.methods import CRITERIA
-from tap.config.schema import JobSpec, ProbeConfig, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.criteria.registry import get
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.swap import swapped_encoder

@@ -23,7 +23,8 @@ from typing import Any
 import torch
 
 from tap.config.methods import DENSE
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.engine.checkpoint import save_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.distributed import Processes, join_processes

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from tap.config.methods import DENSE
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.plan.runs import task_of
 from tap.plan.tuning import Candidate, Search, advice, budget_in_words, candidate_spec, rounds_of, searched_seeds

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tap.config.schema import JobSpec, TaskConfig
+from tap.config.schema import JobSpec
+from tap.config.task import TaskConfig
 from tap.encoder.weights import decoder_tensors, load_backbone, read_tensors
 from tap.errors import UserError
 from tap.plan.starts import given_weights

@@ -7,8 +7,8 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tap.config.data import DataConfig
 from tap.config.datasets import CHECKED, PREPARED
-from tap.config.schema import DataConfig
 from tap.errors import UserError
 from tap.provenance.files import atomic_write
 from tap.provenance.fingerprint import hash_of

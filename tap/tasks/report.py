@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tap.config.schema import DataConfig
+from tap.config.data import DataConfig
 
 _SHOWN = 20
 

@@ -6,17 +6,17 @@ from typing import get_args
 import pytest
 import yaml
 
-from tap.config import options, schema
 from tap.config.generate import SCHEMAS_FOLDER, _section, generate, generated_files
-from tap.config.schema import Params
+from tap.config.scale import Params
 from tap.config.strict import Strict
 
-MODELS = {
-    value
-    for module in (schema, options)
-    for value in vars(module).values()
-    if isinstance(value, type) and issubclass(value, Strict)
-}
+
+def below(model: type[Strict]) -> set[type[Strict]]:
+    """A model, and all that are made of it."""
+    return {model}.union(*map(below, model.__subclasses__()))
+
+
+MODELS = below(Strict)
 
 
 @pytest.mark.parametrize("path", sorted(generated_files()), ids=str)

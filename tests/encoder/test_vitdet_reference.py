@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.encoder.layout import Layout
 from tap.encoder.patch_positions import Frame
 from tap.encoder.relative import fold, resize_table

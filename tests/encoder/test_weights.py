@@ -14,7 +14,7 @@ from timm.models.vision_transformer import checkpoint_filter_fn
 from tiny_models import tiny_vit
 from torch import Tensor, nn
 
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.encoder.weights import load_backbone, read_tensors
 from tap.errors import UserError

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from toy_task import SmallClassification, ToyData, toy_spec
 
+from tap.config.model import ModelConfig
 from tap.config.options import MethodOptions
 from tap.config.options.svit import SvitOptions
-from tap.config.schema import ModelConfig
 from tap.engine.calibration import MISS, STEPS, TOLERANCE, calibrate, find_threshold
 from tap.errors import UserError
 from tap.tasks.base import Splits

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file
 from toy_task import SmallClassification, toy_spec
 
+from tap.config.model import ModelConfig
 from tap.config.options import MethodOptions
 from tap.config.options.ats import AtsOptions
 from tap.config.options.diffrate import DiffRateOptions
-from tap.config.schema import ModelConfig
 from tap.engine.job import train_run
 from tap.plan.runs import run_of
 

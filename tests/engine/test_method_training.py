@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file
 from toy_task import SmallClassification, toy_spec
 
+from tap.config.model import ModelConfig
 from tap.config.options import MethodOptions
 from tap.config.options.dynamicvit import DynamicVitOptions
 from tap.config.options.svit import SvitOptions
-from tap.config.schema import ModelConfig
 from tap.engine.calibration import calibrate
 from tap.engine.job import train_run
 from tap.errors import UserError

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from toy_task import toy_spec
 
 import tap
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 from tap.core.register import Controller
 from tap.encoder.weights import class_token_in, class_token_of, load_backbone
 from tap.engine.joint import Member, build_joint

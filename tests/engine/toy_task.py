@@ -12,17 +12,11 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
-from tap.config.schema import (
-    ControllerConfig,
-    DataConfig,
-    EvalConfig,
-    JobSpec,
-    ModelConfig,
-    OptimizerConfig,
-    PretrainConfig,
-    ScheduleConfig,
-    TrainConfig,
-)
+from tap.config.data import DataConfig
+from tap.config.measuring import EvalConfig
+from tap.config.model import ModelConfig
+from tap.config.register import ControllerConfig
+from tap.config.schema import JobSpec, OptimizerConfig, PretrainConfig, ScheduleConfig, TrainConfig
 from tap.task_facts import CLS
 from tap.tasks.base import Batch, Evaluation, Item, Sample, Splits, Task, seeded_rng
 from tap.tasks.classification.task import Classification

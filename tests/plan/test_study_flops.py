@@ -5,8 +5,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from tap.config.measuring import ControlConfig, ProbeConfig
 from tap.config.methods import CRITERIA
-from tap.config.schema import ControlConfig, ProbeConfig
 from tap.controls.policies import (
     Control,
     Means,

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.profiling.throughput import dense_model, profile_model
 from tap.reducers.base import ReducerSettings

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.encoder.sparse_vit import EncoderOutput, SparseEncoder
 from tap.reducers.base import ReducerSettings
 from tap.reducers.build import build_vit

@@ -9,7 +9,7 @@ import torch
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.reducers.base import ReducerSettings
 from tap.reducers.build import build_vit

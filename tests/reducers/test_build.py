@@ -6,18 +6,13 @@ import pytest
 import torch
 from timm.models.vision_transformer import VisionTransformer
 
+from tap.config.data import DataConfig
+from tap.config.measuring import EvalConfig
+from tap.config.model import ModelConfig
 from tap.config.options import MethodOptions
 from tap.config.options.dtop import DtopOptions
-from tap.config.schema import (
-    ControllerConfig,
-    DataConfig,
-    EvalConfig,
-    JobSpec,
-    ModelConfig,
-    OptimizerConfig,
-    PretrainConfig,
-    TrainConfig,
-)
+from tap.config.register import ControllerConfig
+from tap.config.schema import JobSpec, OptimizerConfig, PretrainConfig, TrainConfig
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.errors import UserError
 from tap.method_facts import Method

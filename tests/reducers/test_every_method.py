@@ -14,9 +14,9 @@ from tiny_models import common_recovery, tiny_encoder, tiny_images
 from torch import Tensor
 
 from tap.config.methods import METHODS
+from tap.config.model import ModelConfig
 from tap.config.options.algm import AlgmOptions
 from tap.config.options.ats import AtsOptions
-from tap.config.schema import ModelConfig
 from tap.core.budget import keep_count
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.errors import UserError

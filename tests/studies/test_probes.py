@@ -10,7 +10,7 @@ from tiny_models import tiny_encoder
 from toy_task import SmallClassification, toy_spec
 
 from tap.config import load_scale
-from tap.config.schema import ProbeConfig
+from tap.config.measuring import ProbeConfig
 from tap.criteria.registry import get
 from tap.encoder.vitdet import place_on_grid
 from tap.engine import passes

@@ -11,18 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tap.config.data import DataConfig
 from tap.config.detector import DetectorConfig
-from tap.config.schema import (
-    AugmentConfig,
-    ControllerConfig,
-    DataConfig,
-    EvalConfig,
-    JobSpec,
-    ModelConfig,
-    OptimizerConfig,
-    PretrainConfig,
-    TrainConfig,
-)
+from tap.config.measuring import EvalConfig
+from tap.config.model import ModelConfig
+from tap.config.register import ControllerConfig
+from tap.config.schema import AugmentConfig, JobSpec, OptimizerConfig, PretrainConfig, TrainConfig
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "encoder")]  # `joint_views`, `tiny_models`
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from tap.config.options import MethodOptions
 from tap.config.options.dtop import DtopOptions
-from tap.config.schema import ControllerConfig
+from tap.config.register import ControllerConfig
 from tap.reducers.registry import available
 from tap.tasks.base import Batch
 from tap.tasks.classification.task import Classification

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from tap.config.schema import ControllerConfig, PretrainConfig
+from tap.config.register import ControllerConfig
+from tap.config.schema import PretrainConfig
 from tap.encoder.weights import load_backbone
 from tap.tasks.base import Batch
 from tap.tasks.classification.task import Classification

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tap.config.schema import DataConfig
+from tap.config.data import DataConfig
 from tap.tasks.preparation import check_data
 
 

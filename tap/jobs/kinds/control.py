@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tap.config.load import load_scale
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import RunArgument, ScaleOption, SpecOption
 from tap.jobs.code_roots import built

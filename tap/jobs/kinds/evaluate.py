@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.jobs import code_roots
 from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, evaluated_weights, weights

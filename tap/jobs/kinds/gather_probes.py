@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.job import Resources, tabulating
 from tap.jobs.of_tasks import TaskJob

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 from tap.config.load import load_scale
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption
 from tap.jobs.job import Content, Job, Resources

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.jobs import code_roots
 from tap.jobs.files import data_evidence, evaluated_weights
 from tap.jobs.job import Resources

@@ -10,7 +10,7 @@ import typer
 
 from tap.config.datasets import PREPARED
 from tap.config.load import load_scale
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.code_roots import built

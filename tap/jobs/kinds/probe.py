@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from tap.config.load import load_scale
 from tap.config.methods import DENSE
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.code_roots import built

@@ -9,7 +9,7 @@ import typer
 
 from tap.config.load import load_scale
 from tap.config.methods import DENSE
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tap.config.load import load_scale
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.jobs.arguments import ScaleOption, SpecOption
 from tap.jobs.job import Content, Job
 from tap.jobs.kinds import figure, paper_page, paper_pdf, table

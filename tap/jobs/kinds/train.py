@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from tap.config.lookup import method_of
 from tap.config.methods import PRETRAINING
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.jobs import code_roots
 from tap.jobs.code_roots import built

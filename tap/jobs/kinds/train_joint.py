@@ -10,7 +10,8 @@ import typer
 
 from tap.config.load import load_scale
 from tap.config.lookup import method_of
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from tap.config.load import load_scale
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.jobs.arguments import ScaleOption, SpecOption
 from tap.jobs.job import Content, Job, Resources, tabulating

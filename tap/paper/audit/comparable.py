@@ -11,7 +11,7 @@ from typing import Final
 
 from tap.config.load import load_scale
 from tap.config.methods import DENSE, SCORES
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.core.budget import keep_count
 from tap.errors import UserError
 from tap.paper.evidence import Evidence

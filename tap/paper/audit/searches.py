@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tap.config.methods import METHODS
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.plan.tuning import SEARCHES, best_values, budget_in_words, in_use, read_search, search_path
 from tap.task_facts import TASKS
 

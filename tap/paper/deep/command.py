@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from rich.console import Console
 from rich.progress import track
 
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.errors import UserError
 from tap.paper.deep.reevaluation import Sample
 from tap.paper.deep.verification import verify_deeply

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from torch.utils.data import Subset
 
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.engine.checkpoint import load_weights
 from tap.engine.device import cpu_threads, describe_device, select_device
 from tap.engine.joint_files import load_alone

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.paper.deep.outcome import Outcome
 from tap.paper.deep.scores import by_job, place_of, read_json
 from tap.paper.deep.texts import text_differences

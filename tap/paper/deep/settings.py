@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tap.config.schema import JobSpec, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.paper.deep.outcome import Outcome
 from tap.paper.deep.scores import by_job, run_of_record

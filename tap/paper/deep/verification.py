@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tap.config.schema import ScaleConfig
+from tap.config.scale import ScaleConfig
 from tap.paper.deep.outcome import Outcome
 from tap.paper.deep.reevaluation import Sample, reevaluate
 from tap.paper.deep.rows import check_rows

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tap.config.methods import METHODS
-from tap.config.schema import AugmentConfig, TaskConfig, TrainConfig
+from tap.config.schema import AugmentConfig, TrainConfig
+from tap.config.task import TaskConfig
 from tap.paper.evidence import Evidence
 from tap.paper.reported import Column
 from tap.paper.tables.table import Cells, Content, Head, Table, stated

@@ -14,7 +14,9 @@ from timm.models import get_pretrained_cfg
 from torch import nn
 
 from tap.config.methods import TAP, TAP_F
-from tap.config.schema import JobSpec, ModelConfig, ScaleConfig
+from tap.config.model import ModelConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import JobSpec
 from tap.paper.evidence import Evidence
 from tap.paper.tables.table import Known, recomputed
 from tap.plan.runs import task_of

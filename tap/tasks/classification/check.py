@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import track
 
-from tap.config.schema import DataConfig
+from tap.config.data import DataConfig
 from tap.errors import UserError
 from tap.tasks.classification.imagenet import SUFFIXES, class_folders, image_files
 from tap.tasks.images import image_refusal

@@ -15,7 +15,9 @@ from timm.data import Mixup, create_transform
 from timm.data.auto_augment import RandAugment
 from torch import Tensor
 
-from tap.config.schema import AugmentConfig, DataConfig, JobSpec, ModelConfig
+from tap.config.data import DataConfig
+from tap.config.model import ModelConfig
+from tap.config.schema import AugmentConfig, JobSpec
 from tap.errors import UserError
 from tap.tasks.base import Batch, Item, Sample, Splits, batch_seed, seeded_rng, split_item
 from tap.tasks.classification.fashion import FILES, IMAGE_SIZE, read_images, read_labels

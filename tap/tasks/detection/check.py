@@ -11,7 +11,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import track
 
-from tap.config.schema import DataConfig
+from tap.config.data import DataConfig
 from tap.errors import UserError
 from tap.tasks.detection.annotations import (
     Content,

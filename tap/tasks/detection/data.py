@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tap.config.schema import DataConfig, JobSpec
+from tap.config.data import DataConfig
+from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.tasks.base import Batch, Item, Sample, Splits, batch_places, batch_seed, seeded_rng, split_item
 from tap.tasks.detection.annotations import Content, read_annotations, without_objects

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from tap.config.schema import DataConfig
+from tap.config.data import DataConfig
 from tap.errors import UserError
 from tap.task_facts import MICROSCOPY
 from tap.tasks.microscopy.frames import RECORDINGS

@@ -12,7 +12,7 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import track
 
-from tap.config.schema import DataConfig
+from tap.config.data import DataConfig
 from tap.errors import UserError
 from tap.tasks.images import image_refusal, read_labels
 from tap.tasks.report import Report, expected_images

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tap.config.schema import DataConfig, JobSpec
+from tap.config.data import DataConfig
+from tap.config.schema import JobSpec
 from tap.errors import UserError
 from tap.tasks.base import Batch, Item, Sample, Splits, batch_places, batch_seed, seeded_rng, split_item
 from tap.tasks.microscopy.frames import CLASSES

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tap.config.schema import EvalConfig, ModelConfig
+from tap.config.measuring import EvalConfig
+from tap.config.model import ModelConfig
 from tap.tasks.segmentation.data import Target
 from tap.tasks.segmentation.model import FINAL_TOKENS, SAMPLE_ID, Segmenter
 

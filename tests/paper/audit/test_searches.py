@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tap.config import load_scale
-from tap.config.schema import ChosenConfig, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import ChosenConfig
 from tap.paper.audit.audit import make_audit
 from tap.paper.audit.page import to_html
 from tap.paper.audit.report import to_json, to_markdown

@@ -4,7 +4,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from tap.config import load_scale
-from tap.config.schema import ChosenConfig, ScaleConfig
+from tap.config.scale import ScaleConfig
+from tap.config.schema import ChosenConfig
 from tap.paper.tables.tab_training_config import cells
 from tap.paper.tables.table import stated
 

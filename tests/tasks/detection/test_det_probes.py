@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from tap.config.schema import ProbeConfig
+from tap.config.measuring import ProbeConfig
 from tap.criteria.registry import get
 from tap.errors import UserError
 from tap.paper.statistics import contributions

@@ -2,7 +2,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from tap.config.schema import EvalConfig, ModelConfig
+from tap.config.measuring import EvalConfig
+from tap.config.model import ModelConfig
 from tap.tasks.segmentation.data import Target
 from tap.tasks.segmentation.inference import inference_settings, predict, windows
 from tap.tasks.segmentation.task import Segmentation

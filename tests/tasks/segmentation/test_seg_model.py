@@ -5,7 +5,7 @@ from mmengine.structures import PixelData
 from mmseg.registry import MODELS
 from torch import nn
 
-from tap.config.schema import ModelConfig
+from tap.config.model import ModelConfig
 from tap.encoder.sparse_vit import SparseEncoder
 from tap.errors import UserError
 from tap.reducers.base import ReducerSettings

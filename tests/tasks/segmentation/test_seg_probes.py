@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tap.config.load import load_scale
-from tap.config.schema import ProbeConfig
+from tap.config.measuring import ProbeConfig
 from tap.criteria.registry import get
 from tap.engine.checkpoint import save_weights
 from tap.plan.runs import run_of
