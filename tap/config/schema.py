@@ -75,8 +75,6 @@ MicroBatch = Annotated[
         "them when a GPU's memory runs out; null (default) passes all of its batch"
     ),
 ]
-
-
 Checkpointing = Annotated[
     bool | None,
     Field(description="compute activations again in the backward pass instead of keeping them; null is off"),
