@@ -23,7 +23,7 @@ load.read_yaml = read_neutral
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first, so that no worker ends with one of them while the others wait."""
-    order = ("test_clones.py", "test_kill.py", "slow")
+    order = ("test_clones.py", "slow")
     ranks = {item: [name in (item.path.name, *item.keywords) for name in order] for item in items}
     items.sort(key=lambda item: ranks[item].index(True) if any(ranks[item]) else len(order))
 

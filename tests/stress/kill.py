@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -57,16 +57,11 @@ END_WITHIN_S = 30
 DATA = Path("data", "fashion_mnist")
 
 
-class Folder:
-    """A copy of the project in which the workflow is run and killed."""
+class Watched:
+    """A folder in which the workflow is run and killed."""
 
-    def __init__(self, place: Path, data: Path, steps: int, targets: Sequence[str]) -> None:
-        self.place, self.targets = place, targets
-        for name in ("tap", "workflow"):
-            shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree(data, place / DATA)
-        (place / "params.yaml").write_text(PARAMS.format(steps=steps))
-        self.environment = {**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}
+    def __init__(self, place: Path, environment: Mapping[str, str], targets: Sequence[str]) -> None:
+        self.place, self.environment, self.targets = place, environment, targets
 
     def start(self, log: Path) -> subprocess.Popen[bytes]:
         with open(log, "ab") as file:
@@ -106,6 +101,30 @@ class Folder:
             found |= {after for word, after in pairwise(words) if word.endswith("/tap") and after in KINDS}
         return found
 
+    def states(self) -> dict[Path, int]:
+        """Saved states of trainings that have not ended, with their times."""
+        found = {}
+        for path in (self.place / ".tap" / "resume").rglob("*.state"):
+            try:
+                found[path] = path.stat().st_mtime_ns
+            except FileNotFoundError:  # renamed or removed meanwhile
+                continue
+        return found
+
+    def torn(self) -> list[Path]:
+        return [path for path in self.place.rglob(".*.tmp*") if ".snakemake" not in path.parts]
+
+
+class Folder(Watched):
+    """A copy of the project."""
+
+    def __init__(self, place: Path, data: Path, steps: int, targets: Sequence[str]) -> None:
+        super().__init__(place, {**os.environ, "PYTHONPATH": str(place), "OMP_NUM_THREADS": "1"}, targets)
+        for name in ("tap", "workflow"):
+            shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(data, place / DATA)
+        (place / "params.yaml").write_text(PARAMS.format(steps=steps))
+
     def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", *arguments], cwd=self.place, env=self.environment, capture_output=True, text=True
@@ -122,21 +141,8 @@ class Folder:
         files = [path for path in (self.place / "results").rglob("*") if COMPARED.fullmatch(path.name)]
         return {path.relative_to(self.place).as_posix(): path.read_bytes() for path in sorted(files)}
 
-    def states(self) -> dict[Path, int]:
-        """Saved states of trainings that have not ended, with their times."""
-        found = {}
-        for path in (self.place / ".tap" / "resume").rglob("*.state"):
-            try:
-                found[path] = path.stat().st_mtime_ns
-            except FileNotFoundError:  # renamed or removed meanwhile
-                continue
-        return found
 
-    def torn(self) -> list[Path]:
-        return [path for path in self.place.rglob(".*.tmp*") if ".snakemake" not in path.parts]
-
-
-def kill_and_go_on(folder: Folder, moment: float, log: Path, wait: str) -> tuple[str, set[str]] | None:
+def kill_and_go_on(folder: Watched, moment: float, log: Path, wait: str) -> tuple[str, set[str]] | None:
     """Starts the workflow, kills Snakemake after some seconds, and waits until its jobs have ended too.
 
     Args:

@@ -1,6 +1,5 @@
 """A workflow is killed in the middle of a joint training: the same command goes on, to the bits of an unbroken one."""
 
-import importlib.util
 import shutil
 import signal
 import sys
@@ -9,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("kill.py")
+sys.path.insert(0, str(Path(__file__).parent))
+
+import kill
+
 PARAMS = """\
 scale: smoke
 tasks: [cls, seg]
@@ -28,10 +30,6 @@ START = [f"results/smoke/runs/{task}/tap_f/r1.00/start/s0" for task in ("cls", "
 @pytest.mark.slow
 @pytest.mark.long
 def test_a_joint_training_goes_on_after_the_workflow_was_killed(tmp_path):
-    spec = importlib.util.spec_from_file_location("kill", SCRIPT)
-    kill = importlib.util.module_from_spec(spec)
-    sys.modules["kill"] = kill
-    spec.loader.exec_module(kill)
     data = {name: kill.ROOT / "data" / name for name in ("fashion_mnist", "microscopy")}
     if not all((path / "manifest.json").is_file() for path in data.values()):
         pytest.skip("needs the data: tap data prepare cls, tap data prepare seg")
@@ -39,10 +37,9 @@ def test_a_joint_training_goes_on_after_the_workflow_was_killed(tmp_path):
     for name, killed in (("quiet", False), ("killed", True)):
         place, log = tmp_path / name, tmp_path / f"{name}.log"
         place.mkdir()
-        folder = kill.Folder(place, data["fashion_mnist"], steps=4)
+        folder = kill.Folder(place, data["fashion_mnist"], steps=4, targets=[f"{START[0]}/model.safetensors"])
         shutil.copytree(data["microscopy"], place / "data" / "microscopy")
         (place / "params.yaml").write_text(PARAMS)
-        kill.TARGETS = (f"{START[0]}/model.safetensors",)
         if killed:
             workflow = folder.start(log)
             while not list((place / ".tap/resume/smoke/joint").rglob("*.state")):

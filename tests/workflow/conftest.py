@@ -70,7 +70,8 @@ overrides:
     tasks.cls.pretrain.decoder_width: 48
     tasks.cls.pretrain.decoder_depth: 1
     tasks.cls.pretrain.decoder_heads: 3
-    tasks.cls.pretrain.train: {length: 2, unit: steps, batch_size: 16, optimizer: {lr: 1.0e-3}}
+    tasks.cls.pretrain.train: # long enough to be killed in
+      {length: 40, unit: steps, batch_size: 16, optimizer: {lr: 1.0e-3}, checkpoint_seconds: 0.1}
 """
 DATA = ROOT / "data" / "fashion_mnist"
 KEPT_RESULTS = "/results/*/checkpoints/\n/results/*/runs/**/*.safetensors\n"  # here git keeps small results
@@ -128,10 +129,10 @@ class Clone(Repository):
         shutil.copytree(DATA, folder / "data" / "fashion_mnist", ignore=shutil.ignore_patterns("*.json"))
         return clone
 
-    def make(self) -> None:
-        """What makes files in `make reproduce`, once there is an environment, and the audit."""
-        self.call("tap", "remake")
-        self.call("snakemake", "all", "audit")
+    def make(self) -> str:
+        """What makes files in `make reproduce`, once there is an environment, and the audit; says what it said."""
+        done = [self.call("tap", "remake"), self.call("snakemake", "all", "audit")]
+        return "".join(process.stdout + process.stderr for process in done)
 
     def reproduce(self) -> None:
         """All of `make reproduce` once there is an environment."""

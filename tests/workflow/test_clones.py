@@ -22,16 +22,18 @@ from tap.provenance.verify import verify
 from tap.runs import Run
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "provenance"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "stress"))
 
 from forger import Forger, replaced
+from kill import Watched, kill_and_go_on
 
 pytestmark = pytest.mark.slow
 RUNS = "results/smoke/runs/cls"
+MAE = Run("smoke", "cls", "mae", 1.0).folder
 TAP = Run("smoke", "cls", "tap", 0.5).folder
 TABLE, AUDIT = Path("results/smoke/tables/tab_cls"), Path("results/smoke/audit/audit.json")
 DELETED = (  # of each group, none is made of another
     ["data/fashion_mnist/train-labels-idx1-ubyte"],
-    [f"{RUNS}/mae"],
     [
         f"{RUNS}/tap/r0.50/main/s0/model.safetensors",
         f"{RUNS}/tap/r0.50/main/s0/metrics.json",
@@ -99,6 +101,19 @@ def test_the_same_command_brings_back_what_is_deleted_with_the_same_bits(finishe
     finished.make()
     assert all((finished.folder / name).exists() for name in names)
     assert finished.bits() == before
+    finished.call("tap", "verify")
+
+
+def test_the_same_command_goes_on_after_a_kill_and_ends_with_the_same_bits(finished, tmp_path):
+    before, log = finished.bits(), tmp_path / "killed.log"
+    shutil.rmtree(finished.folder / MAE)
+    workflow = Watched(finished.folder, finished.environment, [f"{MAE}/model.safetensors"])
+    happened, _ = kill_and_go_on(workflow, 0, log, wait="state") or ("the training was through", None)
+    assert happened.startswith("killed in a training"), log.read_text()[-3000:]
+    assert not (finished.folder / MAE / "model.safetensors").exists()
+    assert "goes on at step" in finished.make()
+    assert finished.bits() == before
+    assert not workflow.torn()
     finished.call("tap", "verify")
 
 
