@@ -98,6 +98,7 @@ def test_an_unknown_option_of_the_workflow_is_refused(project):
     assert "--config scael=...: unknown; only 'scale' can be set here" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_wrong_setting_stops_before_any_job(project):
     (project.folder / "params.yaml").write_text("scale: smoke\noverrides: {smoke: {main_rat: 0.5}}\n")
     result = project.snakemake()
@@ -106,6 +107,7 @@ def test_a_wrong_setting_stops_before_any_job(project):
     assert not (project.folder / "results").exists()
 
 
+@pytest.mark.slow
 def test_a_second_workflow_in_the_folder_is_refused(project):
     handle = hold_lock(project.folder / ".tap" / "workflow.lock")
     assert handle is not None

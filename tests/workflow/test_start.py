@@ -30,6 +30,7 @@ def test_a_target_that_no_job_makes_ends_in_its_message_alone(project):
     assert "Exception" not in result.stderr + result.stdout
 
 
+@pytest.mark.slow
 def test_a_start_in_a_subfolder_ends_in_its_message_alone(project):
     result = subprocess.run(
         ["snakemake", "--dry-run"], cwd=project.folder / "workflow", env=project.environment, capture_output=True,

@@ -42,6 +42,7 @@ def controlled(seg_spec, tmp_path, monkeypatch):
     return make
 
 
+@pytest.mark.slow
 def test_values_arrays_and_record(controlled, capsys):
     path = study.run_controls(*controlled())
     frame = pd.read_csv(path).drop_duplicates("control").set_index("control")
