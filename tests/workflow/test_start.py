@@ -4,8 +4,9 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.slow
 
-@pytest.mark.slow
+
 def test_missing_data_and_weights_are_named_in_a_dry_run(project):
     few = "results/paper/tables/tab_training_config.tex"  # the message does not depend on what is asked for
     result = project.snakemake(few, "--dry-run", "--config", "scale=paper")
@@ -18,7 +19,6 @@ def test_missing_data_and_weights_are_named_in_a_dry_run(project):
     )  # data that the workflow fetches
 
 
-@pytest.mark.slow
 def test_a_target_that_no_job_makes_ends_in_its_message_alone(project):
     result = project.snakemake("results/smoke/figures/fig_qual.jpg", "--dry-run")
     assert result.returncode == 1
@@ -30,7 +30,6 @@ def test_a_target_that_no_job_makes_ends_in_its_message_alone(project):
     assert "Exception" not in result.stderr + result.stdout
 
 
-@pytest.mark.slow
 def test_a_start_in_a_subfolder_ends_in_its_message_alone(project):
     result = subprocess.run(
         ["snakemake", "--dry-run"], cwd=project.folder / "workflow", env=project.environment, capture_output=True,
@@ -43,7 +42,6 @@ def test_a_start_in_a_subfolder_ends_in_its_message_alone(project):
     assert lines[0].endswith("run from the project's folder")
 
 
-@pytest.mark.slow
 def test_a_mistyped_rule_is_answered_with_the_nearest(project):
     result = project.snakemake("auditt", "--dry-run")
     assert result.returncode == 1
