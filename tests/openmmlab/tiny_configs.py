@@ -18,8 +18,7 @@ STEPS = 4
 
 def tiny(path, root, work):
     """The configuration with a small model, on a small data set, for a few steps on a CPU."""
-    # A Runner prints its settings six times; to format them each time takes most of these tests' time.
-    config = Config.fromfile(path, format_python_code=False)
+    config = Config.fromfile(path)
     config.work_dir, config.device = str(work), "cpu"
     config.env_cfg.dist_cfg.backend = "gloo"
     config.default_hooks.checkpoint = {"type": "CheckpointHook", "by_epoch": False, "interval": 2}
