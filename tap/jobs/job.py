@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from tap.config.scale import ScaleConfig
 from tap.errors import UserError
+from tap.plan.runs import task_of
 from tap.provenance.fingerprint import code_fingerprint
 from tap.provenance.record import Stamp
 
@@ -28,7 +29,7 @@ class Resources:
     """What a job takes of a machine.
 
     Attributes:
-        threads: CPU threads; None is the whole machine, so that nothing disturbs a measurement.
+        threads: CPU threads; None is the whole machine, so that nothing disturbs a measurement of time.
         gpus: GPUs.
         memory_mb: memory in MB.
         minutes: time that it needs at most.
@@ -40,17 +41,16 @@ class Resources:
     minutes: int = 30
 
 
-def measuring(cfg: ScaleConfig) -> Resources:
-    """What a measurement takes: the machine. The smoke scale's means nothing, and side by side they end sooner."""
+def evaluating(cfg: ScaleConfig, task: str) -> Resources:
+    """What passes over a task's images take. They measure no time, so others may run beside them."""
     gpus = 1 if cfg.device == "cuda" else 0
-    if cfg.scale == "paper":
-        return Resources(None, gpus, 64000, 240)
-    return Resources(1 if cfg.scale == "smoke" else None, gpus, 4000, 60)
+    return Resources(task_of(cfg, task).eval.threads, gpus, *((64000, 240) if cfg.scale == "paper" else (4000, 60)))
 
 
-def measuring_long(cfg: ScaleConfig) -> Resources:
-    """`measuring` of what passes over every image many times, for hours on a large data set."""
-    return replace(measuring(cfg), minutes=1440) if cfg.scale == "paper" else measuring(cfg)
+def evaluating_long(cfg: ScaleConfig, task: str) -> Resources:
+    """`evaluating` of what passes over every image many times, for hours on a large data set."""
+    found = evaluating(cfg, task)
+    return replace(found, minutes=1440) if cfg.scale == "paper" else found
 
 
 def tabulating(cfg: ScaleConfig) -> Resources:

@@ -283,7 +283,7 @@ def argument(job):
 
 
 def threads(job):
-    """CPU threads of a job; all, so that nothing disturbs a measurement, where it says none."""
+    """CPU threads of a job; all, so that nothing disturbs a measurement of time, where it says none."""
     return of(job, lambda kind, key: kind.resources(CFG, key).threads or own_cores())
 
 

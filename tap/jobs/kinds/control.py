@@ -12,7 +12,7 @@ from tap.jobs import code_roots
 from tap.jobs.arguments import RunArgument, ScaleOption, SpecOption
 from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, evaluated_weights
-from tap.jobs.job import Content, Job, Resources, measuring_long
+from tap.jobs.job import Content, Job, Resources, evaluating_long
 from tap.jobs.of_runs import RUN_FOLDER, fields_of_run, run_of_wildcards
 from tap.plan.controls import control_parameters, controlled_runs
 from tap.plan.specs import job_spec
@@ -68,7 +68,7 @@ class ControlJob(Job[Run]):
 
     def resources(self, cfg: ScaleConfig, key: Run) -> Resources:
         """As an evaluation, for as long as the oracle's 231 splits may take."""
-        return measuring_long(cfg)
+        return evaluating_long(cfg, key.task)
 
     def call(self) -> Callable[..., None]:
         """Takes the run."""

@@ -10,7 +10,7 @@ from tap.config.scale import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, weights
-from tap.jobs.job import Resources, measuring
+from tap.jobs.job import Resources, evaluating
 from tap.jobs.of_tasks import TaskJob
 from tap.plan.endpoints import endpoint_file
 from tap.plan.runs import dense_run, task_of
@@ -55,7 +55,7 @@ class Endpoint(TaskJob):
 
     def resources(self, cfg: ScaleConfig, key: str) -> Resources:
         """As an evaluation."""
-        return measuring(cfg)
+        return evaluating(cfg, key)
 
     def run(self, cfg: ScaleConfig, key: str) -> None:
         """Chooses."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,11 +11,11 @@ from tap.config.schema import JobSpec
 from tap.jobs import code_roots
 from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, evaluated_weights, weights
-from tap.jobs.job import Resources, measuring
+from tap.jobs.job import Resources, evaluating
 from tap.jobs.of_runs import RUN_FOLDER, RunJob
 from tap.plan.endpoints import endpoint_file
 from tap.plan.joint import other_registers
-from tap.plan.runs import run_of, runs_of_table, task_of
+from tap.plan.runs import run_of, runs_of_table
 from tap.plan.specs import job_spec
 from tap.provenance.record import Stamp
 from tap.runs import Run
@@ -57,8 +56,8 @@ class Evaluate(RunJob):
         return code_roots.computing_with(key.task)
 
     def resources(self, cfg: ScaleConfig, key: Run) -> Resources:
-        """Its threads: it measures no time."""
-        return replace(measuring(cfg), threads=task_of(cfg, key.task).eval.threads)
+        """Passes over the images."""
+        return evaluating(cfg, key.task)
 
     def run(self, cfg: ScaleConfig, spec: JobSpec, stamp: Stamp) -> None:
         """Evaluates."""

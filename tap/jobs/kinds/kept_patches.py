@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from tap.config.scale import ScaleConfig
 from tap.jobs import code_roots
 from tap.jobs.files import data_evidence, evaluated_weights, of_package
-from tap.jobs.job import Resources, measuring
+from tap.jobs.job import Resources, evaluating
 from tap.jobs.of_tasks import TaskJob
 from tap.plan.endpoints import endpoint_file
 from tap.plan.shown_runs import shown_specs, tasks_shown
@@ -65,7 +65,7 @@ class KeptPatches(TaskJob):
 
     def resources(self, cfg: ScaleConfig, key: str) -> Resources:
         """As an evaluation."""
-        return measuring(cfg)
+        return evaluating(cfg, key)
 
     def run(self, cfg: ScaleConfig, key: str) -> None:
         """Looks and writes."""

@@ -13,7 +13,7 @@ from tap.jobs import code_roots
 from tap.jobs.arguments import ScaleOption, SpecOption, TaskArgument
 from tap.jobs.code_roots import built
 from tap.jobs.files import data_evidence, weights
-from tap.jobs.job import Content, Job, Resources, measuring_long
+from tap.jobs.job import Content, Job, Resources, evaluating_long
 from tap.plan.runs import probe_folder, probed_runs, probes_of
 from tap.plan.specs import probe_parameters
 from tap.task_facts import TASKS
@@ -92,7 +92,7 @@ class Probe(Job[ProbeKey]):
 
     def resources(self, cfg: ScaleConfig, key: ProbeKey) -> Resources:
         """As an evaluation, for as long as eleven criteria at every block may take."""
-        return measuring_long(cfg)
+        return evaluating_long(cfg, key.task)
 
     def call(self, kind: str = "layers") -> Callable[..., None]:
         """Takes the task."""
