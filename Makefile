@@ -58,8 +58,8 @@ env: $(STAMP)
 
 # uv where there is one, else pip, twice at the same time: torch and the libraries of its card are as much as all the
 # rest, and pip unpacks one package after the other. Every package is checked against its hash; bytecode is made on all
-# cores, which neither does, but for packages' own tests and the models of transformers, which nothing
-# here imports; templates that are no code fail.
+# cores, which neither does, but for packages' own tests and the models of transformers, which nothing here imports;
+# templates that are no code fail.
 TORCH := ^(torch|torchvision|triton|nvidia-[a-z0-9-]+)==
 LOCKED = <(awk -v of_torch=$(1) '/^[^ \#]/ { here = /$(TORCH)/ } here == of_torch' requirements.lock)
 PIP_INSTALL := $(VENV)/bin/python -m pip install --no-deps
