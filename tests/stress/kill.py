@@ -104,7 +104,7 @@ class Watched:
     def states(self) -> dict[Path, int]:
         """Saved states of trainings that have not ended, with their times."""
         found = {}
-        for path in (self.place / ".tap" / "resume").rglob("*.state"):
+        for path in (self.place / ".tap" / "resume").rglob("[!.]*.state"):  # with a dot: still being written
             try:
                 found[path] = path.stat().st_mtime_ns
             except FileNotFoundError:  # renamed or removed meanwhile
