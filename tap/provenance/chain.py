@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ from tap.provenance.hash_cache import HashCache
 from tap.provenance.ledger import Ledger, read_ledger
 from tap.provenance.locks import is_held
 from tap.provenance.record import name_in_records
+from tap.provenance.root_hash import SHOWN_ON, root_hash
 from tap.provenance.verify import Staleness
 
 NOTES: Final = Path(".snakemake") / "remade"
@@ -55,6 +56,8 @@ class Chain:
         self.ledger = read_ledger(cfg, root)
         self._bases = [task.data.root for task in cfg.all_tasks.values()]
         self.wrong = dict.fromkeys(self.ledger.unreadable, "not readable as JSON") | _wrong(self.ledger, self.root)
+        for name, reason in _outdated_pages(self.ledger, self.wrong).items():
+            self.wrong.setdefault(name, reason)
         for name, record in self.ledger.records.items():
             reason = staleness(record.content) if staleness is not None and record.job in OF_DATA else None
             if reason is not None:
@@ -123,6 +126,20 @@ class Notes:
         if self.chain is not None and not self._only_reads:
             _renew(path, self.chain.reason(names), self.chain.started(names))
         return [note.as_posix()] if path.is_file() else []
+
+
+def _outdated_pages(ledger: Ledger, wrong: Container[str]) -> dict[str, str]:
+    """An audit that shows the hash over other records than those of now: a job made the same bytes once more, say."""
+    found: dict[str, str] = {}
+    for name, record in ledger.records.items():
+        files = [file for file in record.outputs if file.endswith(f"/{SHOWN_ON}.json") and file not in wrong]
+        if record.job != SHOWN_ON or not files:
+            continue
+        place = ledger.place(files[0])
+        shown = json.loads(place.read_text(encoding="utf-8")).get("root_hash") if place is not None else None
+        if shown and shown != root_hash(ledger):
+            found[name] = "shows the root hash of other records than there are now"
+    return found
 
 
 def _renew(path: Path, reason: str | None, started: str) -> None:

@@ -133,18 +133,18 @@ def read_ledger(cfg: ScaleConfig, root: Path | str = ".", results: Path | str | 
     outside = {f"{OUTSIDE}/{path.name}": path for path in (*bases, *weights)}
     own = f"results/{cfg.scale}"
     folder = root / own if results is None else Path(results)
-    if results is not None:
+    is_copy = folder.resolve() != (root / own).resolve()
+    if is_copy:
         outside[own] = folder
     prepared = [root / base for base in bases if (root / base / DATA_RECORD).is_file()]
     of_data = [path for base in prepared for path in _files_below(base)]
     records: dict[str, Record] = {}
     unreadable: list[str] = []
     found = {f"{own}/{path.relative_to(folder).as_posix()}": path for path in _files_below(folder, without=CHECKPOINTS)}
-    if results is not None:
-        found.pop(f"{own}/README.md", None)  # says what the copy is
     # Profiles belong to machines: those that this scale's records name are looked at with them.
-    measured = folder / PROFILES if results is not None else root / "results" / PROFILES
-    if results is not None:
+    measured = folder / PROFILES if is_copy else root / "results" / PROFILES
+    if is_copy:
+        found.pop(f"{own}/README.md", None)  # says what the copy is
         outside[f"results/{PROFILES}"] = measured
     for path in [*_files_below(measured)] if measured.is_dir() else []:
         found.pop(f"{own}/{PROFILES}/{path.relative_to(measured).as_posix()}", None)

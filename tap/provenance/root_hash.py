@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from tap.provenance.files import hash_files
-from tap.provenance.ledger import Ledger
+from tap.provenance.ledger import PROFILES, Ledger
 
 SHOWN_ON: Final = "audit"
 """Kind of the one job whose record does not count: its page shows the hash, so the hash cannot cover it."""
@@ -22,8 +22,8 @@ def root_hash(ledger: Ledger) -> str:
     these through it. ``sha256sum`` prints the same lines.
 
     Args:
-        ledger: the records, of which those in the scale's folder count, all but that of the audit. Without any it is
-            the hash of an empty text.
+        ledger: the records, of which those in the scale's folder count, all but that of the audit. Profiles belong to
+            machines; they count through what was made from them. Without any record it is the hash of an empty text.
 
     Raises:
         UserError: a record cannot be read.
@@ -31,7 +31,7 @@ def root_hash(ledger: Ledger) -> str:
     names = {
         PurePosixPath(*parts[2:]).as_posix(): name
         for name, record in ledger.records.items()
-        if (parts := PurePosixPath(name).parts)[0] in _FOLDERS and record.job != SHOWN_ON
+        if (parts := PurePosixPath(name).parts)[0] in _FOLDERS and parts[1] != PROFILES and record.job != SHOWN_ON
     }
     places = {name: place for name, full in names.items() if (place := ledger.place(full)) is not None}
     hashes = hash_files(places.values())

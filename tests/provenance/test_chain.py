@@ -156,6 +156,17 @@ def test_data_of_earlier_code_are_prepared_again(finished):
     assert found.reason(TRAINING) is None
 
 
+def test_an_audit_that_shows_the_hash_of_other_records_is_made_again(finished):
+    folder = Path("results/smoke/audit")
+    audit = [folder / f"audit.{suffix}" for suffix in ("json", "md", "html", "record.json")]
+    assert chain().reason(audit) is None
+    again(RUN / "run.json")
+    assert (
+        chain().reason(audit) == f"{folder}/audit.record.json: shows the root hash of other records than there are now"
+    )
+    assert chain().reason(TRAINING) is None, "the same bytes"
+
+
 def test_damaged_hashes_are_found_out_again(finished):
     chain()
     CACHE.write_text("{")
