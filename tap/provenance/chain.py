@@ -56,8 +56,7 @@ class Chain:
         self.ledger = read_ledger(cfg, root)
         self._bases = [task.data.root for task in cfg.all_tasks.values()]
         self.wrong = dict.fromkeys(self.ledger.unreadable, "not readable as JSON") | _wrong(self.ledger, self.root)
-        for name, reason in _outdated_pages(self.ledger, self.wrong).items():
-            self.wrong.setdefault(name, reason)
+        self.wrong = _outdated_pages(self.ledger, self.wrong) | self.wrong
         for name, record in self.ledger.records.items():
             reason = staleness(record.content) if staleness is not None and record.job in OF_DATA else None
             if reason is not None:
