@@ -129,16 +129,17 @@ class Notes:
 
 def _outdated_pages(ledger: Ledger, wrong: Container[str]) -> dict[str, str]:
     """An audit that shows the hash over other records than those of now: a job made the same bytes once more, say."""
-    found: dict[str, str] = {}
-    for name, record in ledger.records.items():
-        files = [file for file in record.outputs if file.endswith(f"/{SHOWN_ON}.json") and file not in wrong]
-        if record.job != SHOWN_ON or not files:
-            continue
-        place = ledger.place(files[0])
-        shown = json.loads(place.read_text(encoding="utf-8")).get("root_hash") if place is not None else None
-        if shown and shown != root_hash(ledger):
-            found[name] = "shows the root hash of other records than there are now"
-    return found
+    pages = {
+        name: ledger.root / file
+        for name, record in ledger.records.items()
+        if record.job == SHOWN_ON
+        for file in record.outputs
+        if file.endswith(".json") and file not in wrong
+    }
+    now = root_hash(ledger) if pages else ""
+    shown = {name: json.loads(path.read_text(encoding="utf-8")).get("root_hash") for name, path in pages.items()}
+    reason = "shows the root hash of other records than there are now"
+    return {name: reason for name, told in shown.items() if told and told != now}
 
 
 def _renew(path: Path, reason: str | None, started: str) -> None:

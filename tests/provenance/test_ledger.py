@@ -1,4 +1,4 @@
-"""Records are read while jobs of the same workflow replace theirs."""
+"""Records are read while jobs of the same workflow replace theirs, with the profiles that belong to them."""
 
 import shutil
 from datetime import UTC, datetime
