@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -15,8 +16,8 @@ _Above = Annotated[float, Field(gt=0)]
 class TuneConfig(Strict):
     """As many candidates for every method, each trained with the budget of all and judged on the calibration split.
 
-    Methods with a register try where it begins and how fast it learns, all others, no pruning too, a learning rate. Of
-    equal ones the first counts, so the values that a method has anyway stand first.
+    Methods with a register try where it begins and how fast it, or everything, learns; all others, no pruning too, a
+    learning rate. Of equal ones the first counts, so the values that a method has anyway stand first.
     """
 
     methods: tuple[str, ...] | None = Field(
@@ -39,6 +40,9 @@ class TuneConfig(Strict):
     controller_lr_scales: tuple[_Above, ...] = Field(
         (1.0, 30.0), description="values of optimizer.controller_lr_scale that they try with each of these"
     )
+    register_lr_scales: tuple[_Above, ...] = Field(
+        (1.0,), description="factors on the learning rate of everything that they try with each of these"
+    )
     length_scales: tuple[_Above, ...] = Field(
         (1.0, 2.0, 4.0), description="factors on the length of the trainings that `tap tune --budget` compares, rising"
     )
@@ -51,15 +55,16 @@ class TuneConfig(Strict):
 
     @model_validator(mode="after")
     def _as_many_for_all(self) -> TuneConfig:
-        for name in ("methods", "seeds", "budget_seeds", "lr_scales", "register_starts", "controller_lr_scales"):
+        of_registers = ("register_starts", "controller_lr_scales", "register_lr_scales")
+        for name in ("methods", "seeds", "budget_seeds", "lr_scales", *of_registers):
             values: Sequence[object] | None = getattr(self, name)
             if values not in (None, "all") and (not values or len(set(values)) < len(values)):
                 raise ValueError(f"{name} must name at least one value, and none twice, got {list(values)}")
-        pairs = len(self.register_starts) * len(self.controller_lr_scales)
-        if len(self.lr_scales) != pairs:
+        combined = math.prod(len(getattr(self, name)) for name in of_registers)
+        if len(self.lr_scales) != combined:
             raise ValueError(
-                f"lr_scales has {len(self.lr_scales)} candidates, and register_starts with controller_lr_scales has "
-                f"{pairs}; give every method as many, so that none is searched more than another"
+                f"lr_scales has {len(self.lr_scales)} candidates, and {' x '.join(of_registers)} {combined}; give "
+                "every method as many, so that none is searched more than another"
             )
         if len(self.length_scales) < 2 or list(self.length_scales) != sorted(set(self.length_scales)):
             raise ValueError(f"length_scales must be two rising factors or more, got {list(self.length_scales)}")

@@ -85,14 +85,22 @@ def rounds_of(cfg: ScaleConfig, task: str, search: Search) -> list[list[Candidat
 
 def _values(cfg: ScaleConfig, task: str, method: str) -> list[ChosenConfig]:
     """The grid: as many values for every method (`TuneConfig` sees to that)."""
-    tune = task_of(cfg, task).tune
-    if method in WITH_REGISTER:
-        return [
-            ChosenConfig(controller={"register_start": start}, optimizer={"controller_lr_scale": scale})
-            for start, scale in product(tune.register_starts, tune.controller_lr_scales)
-        ]
-    rate = _spec(cfg, task, method, ChosenConfig(), 0).train.optimizer.lr
-    return [ChosenConfig(optimizer={"lr": float(f"{rate * scale:.6g}")}) for scale in tune.lr_scales]
+    tune, common = task_of(cfg, task).tune, _spec(cfg, task, method, ChosenConfig(), 0).train.optimizer.lr
+
+    def rate(scale: float) -> dict[str, float]:
+        return {"lr": float(f"{common * scale:.6g}")}
+
+    if method not in WITH_REGISTER:
+        return [ChosenConfig(optimizer=rate(scale)) for scale in tune.lr_scales]
+    return [
+        ChosenConfig(
+            controller={"register_start": start},
+            optimizer={"controller_lr_scale": controller} | (rate(scale) if scale != 1 else {}),
+        )
+        for start, controller, scale in product(
+            tune.register_starts, tune.controller_lr_scales, tune.register_lr_scales
+        )
+    ]
 
 
 def candidate_spec(cfg: ScaleConfig, task: str, search: Search, candidate: Candidate, seed: int) -> JobSpec:
@@ -179,10 +187,11 @@ def in_use(cfg: ScaleConfig, task: str, method: str, values: ChosenConfig) -> bo
 def own_values(cfg: ScaleConfig, task: str, method: str) -> dict[str, Any]:
     """The values that the settings give a method of those that searches try."""
     spec = job_spec(cfg, _run(cfg, task, method, searched_seeds(cfg, task)[0]))
-    if method in WITH_REGISTER:
-        rate = spec.train.optimizer.controller_lr_scale
-        return {"register_start": spec.controller.register_start, "controller_lr_scale": rate}
-    return {"lr": spec.train.optimizer.lr}
+    optimizer = spec.train.optimizer
+    if method not in WITH_REGISTER:
+        return {"lr": optimizer.lr}
+    start, scale = spec.controller.register_start, optimizer.controller_lr_scale
+    return {"register_start": start, "controller_lr_scale": scale, "lr": optimizer.lr}
 
 
 def _alike(one: JobSpec, other: JobSpec) -> bool:

@@ -51,6 +51,16 @@ def test_the_first_candidate_is_what_a_method_has_without_a_choice():
                 assert in_use(with_chosen(task, {}), task, each.method, each.values)
 
 
+def test_registers_try_rates_of_everything_where_the_task_says_so():
+    changes = {"tasks.cls.tune.controller_lr_scales": [1], "tasks.cls.tune.register_lr_scales": [1, 10]}
+    found = [each for each in rounds_of(load_scale("desk", changes), "cls", "options")[0] if each.method == "tap"]
+    common = DESK.tasks["cls"].method.optimizer.lr
+    specs = [candidate_spec(DESK, "cls", "options", each, 0) for each in found]
+    tried = [(spec.controller.register_start, spec.train.optimizer.lr) for spec in specs]
+    rates = (common, pytest.approx(10 * common))
+    assert tried == [(start, rate) for start in ("normal", "class_token") for rate in rates]
+
+
 def test_what_is_chosen_does_not_change_the_search_of_options_but_that_of_the_budget():
     other = with_chosen("cls", {"tap": TAP_BEST, "random": {"optimizer": {"lr": 1e-3}}})
     for search, same in (("options", True), ("budget", False)):
@@ -144,7 +154,8 @@ def test_methods_that_are_trained_for_several_tasks_have_no_search_of_one():
         ({"tune.methods": ["tap"]}, r"tune.methods must include 'dense' \(no pruning\)"),
         ({"tune.seeds": [7]}, "tune.seeds: 7 is not one of the task's seeds"),
         ({"tune.budget_seeds": [1, 8]}, "tune.budget_seeds: 8 is not one of the task's seeds"),
-        ({"tune.lr_scales": [1, 3]}, "lr_scales has 2 candidates, and register_starts with controller_lr_scales has 4"),
+        ({"tune.lr_scales": [1, 3]}, "has 2 candidates, and register_starts x controller_.* x register_lr_scales 4"),
+        ({"tune.register_lr_scales": [1, 3]}, "has 4 candidates, and register_starts x .* x register_lr_scales 8"),
         ({"tune.lr_scales": [1, 3, 3, 10]}, "lr_scales must name at least one value, and none twice"),
         ({"tune.lr_scales": [1, 0, 3, 10]}, "must be above 0|greater than 0"),
         ({"tune.length_scales": [1, -2]}, "must be above 0|greater than 0"),
