@@ -52,7 +52,7 @@ def trained_score(model: nn.Module, train: Split, test: Split, args: argparse.Na
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("data/fashion_mnist"))
-    parser.add_argument("--steps", type=int, default=2174)
+    parser.add_argument("--steps", type=int, default=4349)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
