@@ -63,8 +63,8 @@ class TuneConfig(Strict):
         combined = math.prod(len(getattr(self, name)) for name in of_registers)
         if len(self.lr_scales) != combined:
             raise ValueError(
-                f"lr_scales has {len(self.lr_scales)} candidates, and {' x '.join(of_registers)} {combined}; give "
-                "every method as many, so that none is searched more than another"
+                f"lr_scales has {len(self.lr_scales)} candidates, and {' x '.join(of_registers)} has {combined}; "
+                "give every method as many, so that none is searched more than another"
             )
         if len(self.length_scales) < 2 or list(self.length_scales) != sorted(set(self.length_scales)):
             raise ValueError(f"length_scales must be two rising factors or more, got {list(self.length_scales)}")

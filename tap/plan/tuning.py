@@ -95,6 +95,7 @@ def _values(cfg: ScaleConfig, task: str, method: str) -> list[ChosenConfig]:
     return [
         ChosenConfig(
             controller={"register_start": start},
+            # At a factor of 1 a rate is nobody's own, so that advice names none.
             optimizer={"controller_lr_scale": controller} | (rate(scale) if scale != 1 else {}),
         )
         for start, controller, scale in product(
