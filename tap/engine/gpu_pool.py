@@ -52,7 +52,8 @@ def visible_cards() -> list[str]:
 def take_gpus(count: int, say: Callable[[str], object] = lambda text: print(text, file=sys.stderr)) -> list[str]:
     """Lends this process cards for the rest of its life, and lets CUDA see no others.
 
-    To be called before anything has used CUDA. A process that has its cards keeps them.
+    To be called before anything has used CUDA. A process that has its cards keeps them. One that looks holds what is
+    free for a moment, so another that looks just then may say that it waits, and looks again after a second.
 
     Args:
         count: how many.
