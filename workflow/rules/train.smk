@@ -14,6 +14,7 @@ rule pretrain:
         f"{LOGS}/train/{{task}}/{{method}}/r{{rate}}/{{variant}}/s{{seed}}.log",
     wildcard_constraints:
         method=PRETRAINING,
+    priority: 1  # nearly all trainings wait for it, and it may want every core
     threads: threads("train")
     resources:
         gpu=takes("train", "gpus"),
