@@ -6,7 +6,7 @@ the two trainings differ by chance, and the interval of the difference over the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,14 @@ import numpy as np
 
 from tap.config.load import load_scale
 from tap.config.methods import SCORES
+from tap.engine.published import WEIGHTS
 from tap.paper.scores import read_arrays
 from tap.paper.statistics import Interval, contributions, interval, point, replicates
+from tap.paper.tidy import EVALUATION_RECORD, PER_SAMPLE_FILE, TRAINING_RECORD
 from tap.provenance.files import sha256_file
 from tap.provenance.publish import published_folder
 from tap.provenance.record import read_record
 
-VALUES = "per_sample.npz"
 _SEED = 0
 
 
@@ -33,7 +34,8 @@ class Beside:
         run: its id.
         same: whether the values of all images are the same, bit for bit.
         differences: new score minus published one, by metric, where they are not.
-        circumstances: what of machine, settings and versions differs between the two evaluations or trainings.
+        circumstances: what of machine, versions, settings, code and inputs differs between the two evaluations or
+            trainings, or between the trainings that these go on from.
     """
 
     run: str
@@ -45,7 +47,7 @@ class Beside:
         if self.same:
             return f"{self.run}: the same bits"
         parts = [f"{metric} {d.estimate:+.2f} [{d.low:+.2f}, {d.high:+.2f}]" for metric, d in self.differences.items()]
-        why = "; ".join(self.circumstances) or "same machine, versions, settings and code"
+        why = "; ".join(self.circumstances) or "same machine, versions, settings, code and inputs"
         return f"{self.run}: {', '.join(parts) or 'other images'} ({why})"
 
 
@@ -63,8 +65,8 @@ def compare_with_published(scale: str, root: Path | str = ".") -> list[Beside]:
         UserError: per-image values cannot be read.
     """
     ours, theirs = Path(root) / "results" / scale / "runs", Path(root) / published_folder(scale) / "runs"
-    both = [path.parent.relative_to(theirs) for path in sorted(theirs.rglob(VALUES))]
-    return [_beside(run.as_posix(), ours / run, theirs / run) for run in both if (ours / run / VALUES).is_file()]
+    both = [path.parent.relative_to(theirs) for path in sorted(theirs.rglob(PER_SAMPLE_FILE))]
+    return [_beside(run.as_posix(), ours, theirs) for run in both if (ours / run / PER_SAMPLE_FILE).is_file()]
 
 
 def summary(scale: str, root: Path | str = ".", everything: bool = False) -> str:
@@ -93,14 +95,14 @@ def summary(scale: str, root: Path | str = ".", everything: bool = False) -> str
 
 
 def _beside(run: str, ours: Path, theirs: Path) -> Beside:
-    if sha256_file(ours / VALUES) == sha256_file(theirs / VALUES):
+    values = [folder / run / PER_SAMPLE_FILE for folder in (ours, theirs)]
+    if sha256_file(values[0]) == sha256_file(values[1]):
         return Beside(run, True, {}, ())
-    arrays = [read_arrays(folder / VALUES) for folder in (ours, theirs)]
-    circumstances = tuple(
-        text
-        for name in ("run.json", "evaluation.json")
-        for text in _changed(read_record(ours / name) or {}, read_record(theirs / name) or {})
-    )
+    arrays = [read_arrays(path) for path in values]
+    circumstances = [
+        text if source == run else f"{text} of {source}"
+        for source, text in _changed_behind(run, ours, theirs, (TRAINING_RECORD, EVALUATION_RECORD))
+    ]
     same_images = all("sample_id" in found for found in arrays) and np.array_equal(*(a["sample_id"] for a in arrays))
     differences: dict[str, Interval] = {}
     for metric in SCORES[run.split("/")[0]] if same_images else ():
@@ -111,6 +113,29 @@ def _beside(run: str, ours: Path, theirs: Path) -> Beside:
             drawn = [replicates(values, statistic, seed=_SEED) for values, statistic in known]
             differences[metric] = interval(estimates[0] - estimates[1], drawn[0] - drawn[1])
     return Beside(run, False, differences, tuple(dict.fromkeys(circumstances)))
+
+
+def _changed_behind(run: str, ours: Path, theirs: Path, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """What differs between two records of a run and of the runs whose weights they read, each with that run's name."""
+    for name in names:
+        new, old = (read_record(folder / run / name) or {} for folder in (ours, theirs))
+        for text in _changed(new, old):
+            yield run, text
+        for path in map(Path, _other_inputs(new, old)):
+            source = "/".join(path.parts[3:-1])
+            if path.name != WEIGHTS or path.parts[2:3] != ("runs",):
+                yield run, f"other {path}"
+            elif source != run:  # an evaluation reads what its own training made
+                behind = list(_changed_behind(source, ours, theirs, (TRAINING_RECORD,)))
+                yield from behind or [(source, "other weights")]
+
+
+def _other_inputs(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+    """Files that two records of a job read with other content; records of other jobs, which tell of these, are none."""
+    new, old = (record.get("inputs", {}) for record in (ours, theirs))
+    return [
+        path for path in new if path in old and new[path]["sha256"] != old[path]["sha256"] and "made" not in new[path]
+    ]
 
 
 def _changed(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

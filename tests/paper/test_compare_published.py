@@ -46,6 +46,26 @@ def test_other_bits_stand_beside_with_interval_and_what_differs(both):
     assert "(device a machine -> another machine; torch 1 -> 2)" in text
 
 
+def test_settings_of_the_start_that_a_run_goes_on_from_are_named(both):
+    """The run's own settings are the same then; what differs is what its weights come from."""
+    shutil.rmtree(both.root / RUN)
+    both.run("tap", 0.7)
+    start = RUN.replace("tap/r0.50/main", "dense/r1.00/start")
+    for folder, length in (("results", 1350), ("published", 900)):
+        read = {
+            f"{start}/model.safetensors": {"sha256": str(length), "bytes": 1},
+            f"{start}/run.json": {"sha256": f"record {length}", "made": str(length), "bytes": 1},
+            "data/cls/manifest.json": {"sha256": f"data {length}", "bytes": 1},
+        }
+        for run, spec, inputs in ((RUN, "its own", read), (start, f"length {length}", {})):
+            path = both.root / run.replace("results", folder, 1) / "run.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            own = {"seal": "", "job": "train", "outputs": {}, "versions": {}, "device": "cpu"}
+            path.write_text(sealed({**own, "spec": spec, "inputs": inputs}))
+    _, tap = compare_with_published("desk", both.root)
+    assert tap.circumstances == ("other data/cls/manifest.json", "other settings of cls/dense/r1.00/start/s0")
+
+
 def test_without_published_or_new_results_it_says_so(both):
     shutil.rmtree(both.root / "results")
     assert "has no run that is published too" in summary("desk", both.root)
