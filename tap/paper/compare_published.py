@@ -117,15 +117,15 @@ def _beside(run: str, ours: Path, theirs: Path) -> Beside:
 
 def _changed_behind(run: str, ours: Path, theirs: Path, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """What differs between two records of a run and of the runs whose weights they read, each with that run's name."""
+    runs = Path("results", ours.parent.name, ours.name)  # as records name it
     for name in names:
         new, old = (read_record(folder / run / name) or {} for folder in (ours, theirs))
         for text in _changed(new, old):
             yield run, text
         for path in map(Path, _other_inputs(new, old)):
-            source = "/".join(path.parts[3:-1])
-            if path.name != WEIGHTS or path.parts[2:3] != ("runs",):
+            if path.name != WEIGHTS or not path.is_relative_to(runs):
                 yield run, f"other {path}"
-            elif source != run:  # an evaluation reads what its own training made
+            elif (source := path.parent.relative_to(runs).as_posix()) != run:  # an evaluation reads its own training's
                 behind = list(_changed_behind(source, ours, theirs, (TRAINING_RECORD,)))
                 yield from behind or [(source, "other weights")]
 
