@@ -134,7 +134,7 @@ def readme(cfg: ScaleConfig, ledger: Ledger, commit: str, bundle: PublishedBundl
         for name, facts in record.outputs.items()
         if name.endswith(f"/{WEIGHTS}")
     }
-    days = sorted(str(record.content[key])[:10] for record in records for key in ("started", "ended"))
+    days = {str(record.content[key])[:10] for record in records for key in ("started", "ended")}
     size = f"{len(weights)} files of weights, {sum(weights.values()) / 1e6:.1f} MB in float32"
     device, system = (_said(content[key] for content in computed) for key in ("device", "system"))
     pins = "[what it pins down](../../docs/evidence.md)"
@@ -147,7 +147,7 @@ def readme(cfg: ScaleConfig, ledger: Ledger, commit: str, bundle: PublishedBundl
         "| | |",
         "|---|---|",
         f"| made by | commit {commit}; the records have the fingerprint of the code of each job |",
-        f"| when | {days[0]} to {days[-1]} |",
+        f"| when | {' to '.join(sorted({min(days), max(days)}))} |",
         f"| on | {device}; {system} |",
         f"| with | {_versions([content['versions'] for content in computed])} |",
         f"| root hash | `{root_hash(ledger)}` over {len(records)} records ({pins}) |",

@@ -50,6 +50,7 @@ def test_the_page_says_what_made_it_and_what_cannot_be_checked(smoke):
     text = (PUBLISHED / "README.md").read_text()
     assert f"`{root_hash(read_ledger(smoke))}`" in text
     assert "| on | a processor; " in text
+    assert re.search(r"\| when \| (\d{4}-\d\d-\d\d)( to (?!\1)\d{4}-\d\d-\d\d)? \|", text)
     assert re.search(r"\| with \| .*torch \d", text)
     assert "7 files of weights, 0.0 MB in float32; **not published**" in text
     assert "What cannot be verified without the weights" in text
